@@ -1,0 +1,307 @@
+"""From a captured program to its report: compile, count, price, run, time, advise. No IPython here."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from jaxscale_magic.advice import Situation, advise
+from jaxscale_magic.capture import Captured
+from jaxscale_magic.chips import Chip, chip_for_device_kind
+from jaxscale_magic.chips import chip as chip_by_name
+from jaxscale_magic.cost import Cost, OpCost
+from jaxscale_magic.errors import ChipError, JaxscaleError, ModuleError
+from jaxscale_magic.hlo.count import count_module
+from jaxscale_magic.hlo.fuse import fused_traffic
+from jaxscale_magic.hlo.read import read_module
+from jaxscale_magic.jax_internals import text_to_module_bytes
+from jaxscale_magic.report.record import Fit, RooflineReport, Target
+from jaxscale_magic.roofline import Verdict, price
+from jaxscale_magic.targets.compile import CompiledModule, compile_here, compile_standing_in
+from jaxscale_magic.timing import Measured, measure
+from jaxscale_magic.useful_flops import useful_flops
+
+#: Seconds that re-tracing for advice may take in all, and how many programs it may compile.
+ADVICE_SECONDS = 5.0
+ADVICE_COMPILES = 40
+#: A measurement this far under the lower bound is no rounding: the bound or the program is wrong.
+TOO_FAST = 0.98
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Options:
+    """How to analyse.
+
+    Attributes:
+        on: chip name, a `Chip`, or None for the devices that are here.
+        measure: time it where it can be run.
+        loops, repeats: calls a sample and samples, or None to choose.
+        budget: seconds that timing may take.
+        batch: "x" or "x[1]": which input's dimension is the batch, or None for the first input's rows.
+        advise: look for what would help.
+    """
+
+    on: str | Chip | None = None
+    measure: bool = True
+    loops: int | None = None
+    repeats: int | None = None
+    budget: float = 2.0
+    batch: str | None = None
+    advise: bool = True
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Analysis:
+    """A report and what running the program gave: its output leaves, or their shapes where it was not run."""
+
+    report: RooflineReport
+    outputs: Any
+
+
+def analyze_module(module: str | bytes | Path, on: str | Chip) -> RooflineReport:
+    """The report of a compiled module given as a path, text or bytes; see `jaxscale_magic.analyze_hlo`."""
+    chip = chip_by_name(on)
+    data, title = _module_data(module)
+    cost, ops = count_module(read_module(data))
+    target = Target(name=chip.name, chip=chip, compiler="the given module")
+    return RooflineReport(
+        title=title, target=target, cost=cost, module_ops=ops, verdict=price(cost, ops, chip), notes=cost.notes
+    )
+
+
+def _module_data(module: str | bytes | Path) -> tuple[bytes, str]:
+    if isinstance(module, bytes):
+        return module, "HLO module"
+    if isinstance(module, str) and "HloModule" in module[:10_000]:
+        return text_to_module_bytes(module), "HLO module"
+    path = Path(module)
+    try:
+        data = path.read_bytes()
+    except (OSError, ValueError) as error:
+        raise ModuleError(f"{str(module)[:200]!r} is no HLO text, and no file can be read there: {error}.") from error
+    if data.lstrip()[:9] == b"HloModule":
+        return text_to_module_bytes(data.decode()), path.name
+    return data, path.name
+
+
+def analyze(captured: Captured, options: Options) -> Analysis:
+    """Compile, count, price, run, time and advise.
+
+    Raises:
+        ChipError, TargetError, ModuleError: as their names say.
+    """
+    target_chip = chip_by_name(options.on) if options.on is not None else _chip_here()
+    here = options.on is None
+    ran = compile_here(captured.traced) if here or not captured.abstract else None
+    judged = ran if here and ran is not None else compile_standing_in(captured.traced, target_chip.title)
+    cost, ops = _count(judged, captured)
+    outputs, first_run = _run(captured, ran)
+    report = _report(captured, judged, target_chip, cost, ops, here)
+    if here and options.measure and ran is not None and not captured.abstract:
+        report = _timed(report, captured, ran, options, first_run)
+    report = replace(report, notes=(*_warnings(report, captured), *report.notes))
+    if options.advise and captured.retrace is not None:
+        report = replace(report, advice=advise(_situation(report, captured, judged, options)))
+    return Analysis(report=report, outputs=outputs)
+
+
+def _chip_here() -> Chip:
+    """The record of the first local device.
+
+    Raises:
+        ChipError: an accelerator that no record describes.
+    """
+    device = jax.devices()[0]
+    if device.platform == "cpu":
+        return chip_by_name("host")
+    found = chip_for_device_kind(device.device_kind)
+    if found is None:
+        raise ChipError(
+            f"no figures are known for the device here, {device.device_kind!r}. "
+            "Describe it in a TOML file and load that with jaxscale_magic.load_chips(path)."
+        )
+    return found
+
+
+def _count(compiled: CompiledModule, captured: Captured) -> tuple[Cost, tuple[OpCost, ...]]:
+    module = read_module(compiled.module)
+    if compiled.fused:
+        return count_module(module, captured.files)
+    return count_module(module, captured.files, fused_traffic())
+
+
+def _run(captured: Captured, compiled: CompiledModule | None) -> tuple[Any, float | None]:
+    """The program's outputs and how long the first run took; shapes where it cannot be run."""
+    if captured.abstract or compiled is None:
+        shapes = jax.tree.leaves(captured.traced.out_info)
+        return [jax.ShapeDtypeStruct(s.shape, s.dtype) for s in shapes], None
+    args, kwargs = _spared(captured)
+    start = time.perf_counter()
+    outputs = jax.block_until_ready(compiled.executable(*args, **kwargs))
+    return outputs, time.perf_counter() - start
+
+
+def _spared(captured: Captured) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The inputs with donated arrays copied, so that the notebook keeps its own."""
+    infos = jax.tree.leaves(captured.traced.args_info, is_leaf=lambda x: hasattr(x, "donated"))
+    leaves, structure = jax.tree.flatten((captured.args, captured.kwargs))
+    if not any(info.donated for info in infos):
+        return captured.args, captured.kwargs
+    copied = [
+        jax.numpy.copy(leaf) if info.donated else leaf for leaf, info in zip(leaves, infos, strict=True)
+    ]
+    args, kwargs = jax.tree.unflatten(structure, copied)
+    return args, kwargs
+
+
+def _report(
+    captured: Captured,
+    compiled: CompiledModule,
+    chip: Chip,
+    cost: Cost,
+    ops: tuple[OpCost, ...],
+    here: bool,
+) -> RooflineReport:
+    notes = list(cost.notes)
+    if captured.abstract:
+        notes.append("Not run: some inputs are shapes without numbers; results land as shapes too.")
+    elif not here:
+        notes.append(f"Not timed: no {chip.title} is here. The cell itself ran here once.")
+    device = chip.per_device()
+    fit = None
+    if compiled.memory is not None:
+        capacity = int(device.hbm_bytes.value) if device.hbm_bytes else None
+        fit = Fit(**compiled.memory, capacity=capacity)
+    return RooflineReport(
+        title=captured.title,
+        target=Target(
+            name=chip.name,
+            chip=chip,
+            compiler=compiled.compiler,
+            stands_in=compiled.stands_in,
+            here=here,
+        ),
+        cost=cost,
+        module_ops=ops,
+        verdict=price(cost, ops, chip),
+        fit=fit,
+        notes=tuple(notes),
+        source_lines=captured.source_lines,
+    )
+
+
+def _timed(
+    report: RooflineReport,
+    captured: Captured,
+    compiled: CompiledModule,
+    options: Options,
+    first_run: float | None,
+) -> RooflineReport:
+    """The report with its measurement; a calibration that a run beats is taken again."""
+    measured = _measure(captured, compiled, options, first_run)
+    report = replace(report, measured=measured)
+    if report.target.chip.kind == "cpu" and measured.minimum < TOO_FAST * report.time.lower:
+        from jaxscale_magic.chips.host import recalibrate_host
+
+        chip = recalibrate_host()
+        report = replace(
+            report,
+            target=replace(report.target, chip=chip),
+            verdict=price(report.cost, report.module_ops, chip),
+        )
+    return report
+
+
+def _measure(
+    captured: Captured, compiled: CompiledModule, options: Options, first_run: float | None
+) -> Measured:
+    raise NotImplementedError
+
+
+def _warnings(report: RooflineReport, captured: Captured) -> list[str]:
+    """What a reader must know before any figure: dead or folded code, a bound that was beaten."""
+    notes = []
+    written = useful_flops(captured.traced.jaxpr)
+    done = report.cost.work.matrix_flops
+    if report.cost.total_flops == 0 and report.cost.hbm_bytes == 0 and not report.cost.unmodelled:
+        notes.append(
+            "Nothing is left to run: the compiler computed the result while compiling (constant folding), or "
+            "found that nobody uses it. Make its inputs arrays that the cell reads, and its results outputs."
+        )
+    elif written and done < 0.99 * written and not report.cost.unmodelled:
+        notes.append(
+            f"The compiler dropped work: the code as written multiplies {written:.4g} FLOPs, the compiled "
+            f"program {done:.4g} (unused results, or constants folded)."
+        )
+    measured = report.measured
+    if measured is not None and measured.minimum < TOO_FAST * report.time.lower:
+        notes.append(
+            f"MEASURED FASTER THAN POSSIBLE: {measured.minimum:.4g} s against a lower bound of "
+            f"{report.time.lower:.4g} s. Either the program does less than was counted, or a figure of the chip "
+            "is too low: do not trust this report's times."
+        )
+    return notes
+
+
+def _situation(
+    report: RooflineReport, captured: Captured, compiled: CompiledModule, options: Options
+) -> Situation:
+    specs = tuple(jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in captured.traced.jaxpr.jaxpr.invars)
+    deadline = time.perf_counter() + ADVICE_SECONDS
+    left = ADVICE_COMPILES
+
+    def reprice(changed: Sequence[Any], casts: dict[int, Any]) -> Verdict | None:
+        nonlocal left
+        if left == 0 or time.perf_counter() + compiled.seconds > deadline:
+            return None
+        left -= 1
+        assert captured.retrace is not None
+        try:
+            traced = captured.retrace(changed, casts)
+        except Exception:  # the user's code does not trace at this size or dtype: nothing to advise
+            return None
+        again = compile_here(traced) if compiled.fused else compile_standing_in(traced, report.target.chip.title)
+        cost, ops = _count(again, captured)
+        return price(cost, ops, report.target.chip)
+
+    return Situation(
+        cost=report.cost,
+        verdict=report.verdict,
+        measured=report.measured,
+        names=captured.names,
+        specs=specs,
+        batch=batch_input(options.batch, captured.names, specs),
+        reprice=reprice,
+    )
+
+
+def batch_input(
+    wanted: str | None, names: Sequence[str], specs: Sequence[jax.ShapeDtypeStruct]
+) -> tuple[int, int] | None:
+    """Which flat input and dimension is the batch.
+
+    Raises:
+        JaxscaleError: `wanted` names no input, or a dimension that it does not have.
+    """
+    if wanted is None:
+        return next(((k, 0) for k, spec in enumerate(specs) if spec.shape), None)
+    for k, name in enumerate(names):
+        if wanted == name and specs[k].shape:
+            return k, 0
+        if wanted.startswith(name + "[") and wanted.endswith("]"):
+            number = wanted[len(name) + 1 : -1]
+            if number.isdigit() and int(number) < len(specs[k].shape):
+                return k, int(number)
+            raise JaxscaleError(
+                f"--batch {wanted}: `{name}` has {len(specs[k].shape)} dimensions; write {name}[0]"
+                + (f" to {name}[{len(specs[k].shape) - 1}]." if len(specs[k].shape) > 1 else ".")
+            )
+    known = ", ".join(names) or "none"
+    raise JaxscaleError(f"--batch {wanted}: no such input; this program's inputs are {known}.")
+
+

@@ -1,0 +1,204 @@
+"""The walk over a module: entry x calls x loop trips -> `Cost` and one `OpCost` a scheduled instruction."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+
+from jaxscale_magic.cost import Collective, Cost, OpCost, Source, Unmodelled, Work
+from jaxscale_magic.hlo.collectives import read_collective
+from jaxscale_magic.hlo.custom_calls import custom_call_work
+from jaxscale_magic.hlo.flops import instruction_flops
+from jaxscale_magic.hlo.graph import Computation, Instruction, Module
+from jaxscale_magic.hlo.sources import Lines
+from jaxscale_magic.hlo.touched import compulsory_bytes
+from jaxscale_magic.hlo.traffic import FREE, instruction_bytes
+from jaxscale_magic.hlo.trips import loop_body, loop_condition, trip_count
+
+#: Opcodes that a fusion's label leaves out: they are how data gets to the arithmetic.
+_PLUMBING = frozenset("parameter constant tuple get-tuple-element bitcast broadcast copy reshape iota".split())
+
+
+@dataclass(slots=True)
+class _Walk:
+    """What the walk has gathered so far."""
+
+    module: Module
+    lines: Lines
+    traffic: Callable[[Instruction, Computation, Module], int]
+    ops: list[OpCost] = field(default_factory=list)
+    collectives: list[Collective] = field(default_factory=list)
+    unmodelled: Counter[tuple[str, str, Source | None]] = field(default_factory=Counter)
+    notes: dict[str, None] = field(default_factory=dict)
+    trips: dict[tuple[int, int], int] = field(default_factory=dict)
+
+    def trips_of(self, loop: Instruction, computation: Computation) -> int:
+        """Trips of a loop; one, with a note, where data decides."""
+        key = (computation.id, loop.id)
+        if key not in self.trips:
+            count = trip_count(loop, computation, self.module)
+            if count is None:
+                source = self.lines(loop)
+                where = f" ({source.text or f'line {source.line}'})" if source else ""
+                self.notes[
+                    f"The loop {loop.name}{where} ends when its data says so: it is counted per iteration."
+                ] = None
+                count = 1
+            self.trips[key] = count
+        return self.trips[key]
+
+
+def count_module(
+    module: Module,
+    cell_files: Collection[str] = (),
+    traffic: Callable[[Instruction, Computation, Module], int] = instruction_bytes,
+) -> tuple[Cost, tuple[OpCost, ...]]:
+    """Everything the module does on one device.
+
+    Args:
+        module: the compiled module.
+        cell_files: file names of the cell under analysis, so that its lines are preferred as sources.
+        traffic: HBM bytes of an instruction; `fuse.fused_traffic()` for a module that is not fused yet.
+
+    Returns:
+        The sums, and each scheduled instruction in the order of the walk.
+    """
+    walk = _Walk(module, Lines(module, cell_files), traffic)
+    _visit(module.entry, 1, walk)
+    total = Work()
+    for op in walk.ops:
+        total = total + op.work
+    entry = module.entry
+    cost = Cost(
+        work=total,
+        min_hbm_bytes=compulsory_bytes(module, walk.trips_of),
+        collectives=tuple(walk.collectives),
+        unmodelled=tuple(
+            Unmodelled(name=name, count=count, reason=reason, source=source)
+            for (name, reason, source), count in walk.unmodelled.items()
+        ),
+        notes=tuple(walk.notes),
+        argument_bytes=sum(p.shape.nbytes for p in entry.parameters.values()),
+        output_bytes=entry.root.shape.nbytes,
+    )
+    return cost, tuple(walk.ops)
+
+
+def _visit(computation: Computation, times: int, walk: _Walk) -> None:
+    """Count every instruction of a scheduled computation that runs `times` times."""
+    if times == 0:
+        return
+    module = walk.module
+    for instruction in computation:
+        match instruction.opcode:
+            case "while":
+                trips = walk.trips_of(instruction, computation)
+                for part, runs in (
+                    (loop_body(instruction, module), trips),
+                    (loop_condition(instruction, module), trips + 1),
+                ):
+                    if part is not None:
+                        _visit(part, times * runs, walk)
+            case "call" | "async-start":
+                for called in instruction.called:
+                    _visit(module.computations[called], times, walk)
+            case "conditional":
+                _visit(_dearest(instruction, walk), times, walk)
+            case opcode if opcode not in FREE:
+                _count(instruction, computation, times, walk)
+
+
+def _dearest(conditional: Instruction, walk: _Walk) -> Computation:
+    """The branch with the most arithmetic, then the most bytes."""
+
+    def weight(branch: Computation) -> tuple[int, int]:
+        trial = _Walk(walk.module, walk.lines, walk.traffic, trips=walk.trips)
+        _visit(branch, 1, trial)
+        flops = sum(op.work.matrix_flops + op.work.vector_flops for op in trial.ops)
+        return flops, sum(op.work.hbm_bytes for op in trial.ops)
+
+    branches = [walk.module.computations[c] for c in conditional.called]
+    walk.notes[f"Of the {len(branches)} branches of {conditional.name}, the dearest is counted."] = None
+    return max(branches, key=weight)
+
+
+def _count(instruction: Instruction, computation: Computation, times: int, walk: _Walk) -> None:
+    module = walk.module
+    source = walk.lines(instruction) or _neighbour(instruction, computation, walk)
+    collective = read_collective(instruction, computation, times, source)
+    if collective is not None:
+        walk.collectives.append(collective)
+    lines: dict[Source | None, Work] = {}
+    _arithmetic(instruction, computation, source, lines, times, walk)
+    moved = Work(hbm_bytes=walk.traffic(instruction, computation, module)) * times
+    lines = {line: work * times for line, work in lines.items() if work != Work()}
+    lines[source] = lines.get(source, Work()) + moved
+    total = Work()
+    for work in lines.values():
+        total = total + work
+    if total == Work() and collective is None and instruction.opcode != "custom-call":
+        return  # it is computed inside the kernel that uses it
+    walk.ops.append(
+        OpCost(
+            name=instruction.name,
+            opcode=instruction.opcode,
+            label=_label(instruction, module),
+            scope=instruction.scope,
+            source=source,
+            count=times,
+            work=total,
+            lines=tuple(lines.items()),
+        )
+    )
+
+
+def _arithmetic(
+    instruction: Instruction,
+    computation: Computation,
+    source: Source | None,
+    lines: dict[Source | None, Work],
+    times: int,
+    walk: _Walk,
+) -> None:
+    """Add the FLOPs of one run to the lines that asked for them, fused instructions each to its own."""
+    if instruction.opcode in ("fusion", "call"):
+        for called in instruction.called:
+            inner = walk.module.computations[called]
+            for fused in inner:
+                _arithmetic(fused, inner, walk.lines(fused) or source, lines, times, walk)
+        return
+    if instruction.opcode == "custom-call":
+        work = custom_call_work(instruction, computation)
+        if work is None:
+            name = instruction.proto.custom_call_target
+            walk.unmodelled[(name, "custom call: FLOPs unknown", source)] += times
+            return
+    else:
+        work = instruction_flops(instruction, computation, walk.module)
+    if work != Work():
+        lines[source] = lines.get(source, Work()) + work
+
+
+def _neighbour(instruction: Instruction, computation: Computation, walk: _Walk) -> Source | None:
+    """The line of whoever uses the value, else of whoever made it: a compiler's own copy or convert."""
+    for user, _ in computation.users.get(instruction.id, ()):
+        if found := walk.lines(user):
+            return found
+    for index in range(len(instruction.operands)):
+        if found := walk.lines(computation.operand(instruction, index)):
+            return found
+    return None
+
+
+def _label(instruction: Instruction, module: Module) -> str:
+    if instruction.opcode == "custom-call":
+        return f"custom call {instruction.proto.custom_call_target}"
+    if instruction.opcode != "fusion":
+        return instruction.opcode
+    inner = module.computations[instruction.called[0]]
+    names = list(dict.fromkeys(i.opcode for i in inner if i.opcode not in _PLUMBING))
+    if not names:
+        return "copy"
+    shown = ", ".join(names[:4]) + (", …" if len(names) > 4 else "")
+    return shown if len(names) == 1 else f"fusion: {shown}"

@@ -1,0 +1,135 @@
+"""Serialized HLO module -> `graph.Module`. Every way for the bytes to be wrong is a `ModuleError`.
+
+Turning XLA's text into protobuf needs jaxlib and is in `jax_internals.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jaxscale_magic.cost import Source
+from jaxscale_magic.errors import ModuleError
+from jaxscale_magic.hlo.graph import DTYPES, Computation, Instruction, Module, Shape
+from jaxscale_magic.hlo.schema import message
+
+
+def read_module(data: bytes) -> Module:
+    """Read a serialized `HloModuleProto`, or an `HloProto` that wraps one.
+
+    Raises:
+        ModuleError: the bytes are no module, are cut short, or contradict themselves.
+    """
+    try:
+        proto = _parse(data)
+        computations = {c.id: c for c in map(_computation, proto.computations)}
+    except ModuleError:
+        raise
+    except Exception as error:  # protobuf raises its own DecodeError, and UnicodeError for bad names
+        raise ModuleError(f"these {len(data)} bytes are no HLO module: {error}.") from error
+    if proto.entry_computation_id not in computations:
+        raise ModuleError(
+            f"module {proto.name!r} is cut short: its entry computation {proto.entry_computation_id} is missing."
+        )
+    _check(computations)
+    return Module(
+        name=proto.name,
+        entry=computations[proto.entry_computation_id],
+        computations=computations,
+        frames=_frames(proto.stack_frame_index),
+        aliases={
+            tuple(entry.output_shape_index): (entry.parameter_number, tuple(entry.parameter_shape_index))
+            for entry in proto.input_output_alias.entries
+        },
+    )
+
+
+def _parse(data: bytes) -> Any:
+    """The module message, unwrapped from an `HloProto` where it is in one."""
+    module = message("Module")()
+    try:
+        module.ParseFromString(data)
+    except Exception:
+        module.Clear()
+    if module.computations:
+        return module
+    # A wrapped module's field 1 is a message, a bare module's is its name: only one of them parses.
+    wrapped = message("HloProto")()
+    try:
+        wrapped.ParseFromString(data)
+    except Exception as error:
+        raise ModuleError(f"these {len(data)} bytes are no HLO module: {error}.") from error
+    if not wrapped.hlo_module.computations:
+        raise ModuleError(f"these {len(data)} bytes hold no HLO computation.")
+    return wrapped.hlo_module
+
+
+def _shape(proto: Any) -> Shape:
+    number = proto.element_type
+    if number == 13:
+        return Shape("tuple", elements=tuple(_shape(member) for member in proto.tuple_shapes))
+    if number == 34:  # a buffer is a reference to its only member, and occupies what that occupies
+        return _shape(proto.tuple_shapes[0])
+    if number not in DTYPES:
+        raise ModuleError(f"unknown element type {number} in the module.")
+    dtype, bits = DTYPES[number]
+    dims = tuple(proto.dimensions)
+    if any(length < 0 for length in dims):
+        raise ModuleError(f"a shape with a negative length: {dtype}{list(dims)}.")
+    if not proto.HasField("layout"):
+        return Shape(dtype, dims, bits)
+    layout = proto.layout
+    tiles = tuple(tuple(tile.dimensions) for tile in layout.tiles)
+    return Shape(dtype, dims, layout.element_size_in_bits or bits, (), layout.memory_space, tiles)
+
+
+def _instruction(proto: Any) -> Instruction:
+    metadata = proto.metadata
+    return Instruction(
+        proto.id,
+        proto.name,
+        proto.opcode,
+        _shape(proto.shape),
+        tuple(proto.operand_ids),
+        tuple(proto.called_computation_ids),
+        metadata.op_name,
+        metadata.stack_frame_id,
+        proto,
+    )
+
+
+def _computation(proto: Any) -> Computation:
+    return Computation(
+        id=proto.id,
+        name=proto.name,
+        root_id=proto.root_id,
+        is_fusion=proto.is_fusion_computation,
+        instructions={i.id: i for i in map(_instruction, proto.instructions)},
+    )
+
+
+def _check(computations: dict[int, Computation]) -> None:
+    """Refuse references that lead nowhere, so that no later room meets one."""
+    for computation in computations.values():
+        known = computation.instructions
+        if computation.root_id not in known:
+            raise ModuleError(f"computation {computation.name!r} is cut short: its root is missing.")
+        for instruction in computation:
+            if any(operand not in known for operand in instruction.operands):
+                raise ModuleError(f"instruction {instruction.name!r} reads an operand that is not there.")
+            if any(called not in computations for called in instruction.called):
+                raise ModuleError(f"instruction {instruction.name!r} calls a computation that is not there.")
+
+
+def _frames(index: Any) -> dict[int, tuple[Source, int]]:
+    """Stack frames by id. Ids count from 1; a frame that points nowhere is left out."""
+    files, locations = list(index.file_names), list(index.file_locations)
+    frames: dict[int, tuple[Source, int]] = {}
+    for number, frame in enumerate(index.stack_frames, start=1):
+        if not 1 <= frame.file_location_id <= len(locations):
+            continue
+        location = locations[frame.file_location_id - 1]
+        if not 1 <= location.file_name_id <= len(files):
+            continue
+        parent = frame.parent_frame_id if frame.parent_frame_id != number else 0
+        frames[number] = (Source(file=files[location.file_name_id - 1], line=location.line), parent)
+    return frames

@@ -1,0 +1,71 @@
+"""Which of the user's own lines made an instruction: the innermost frame that is not a library's."""
+
+from __future__ import annotations
+
+import functools
+import linecache
+import os
+import sysconfig
+from collections.abc import Collection
+from dataclasses import replace
+
+from jaxscale_magic.cost import Source
+from jaxscale_magic.hlo.graph import Instruction, Module
+
+
+@functools.cache
+def _library_folders() -> tuple[str, ...]:
+    here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    paths = sysconfig.get_paths()
+    folders = {paths[key] for key in ("stdlib", "platstdlib", "purelib", "platlib")}
+    return tuple(os.path.join(folder, "") for folder in (*folders, here))
+
+
+def is_library(file: str) -> bool:
+    """Whether a file belongs to an installed package, the standard library or this package."""
+    return file.startswith(_library_folders()) or "site-packages" in file or "dist-packages" in file
+
+
+class Lines:
+    """Finds the source line of instructions of one module.
+
+    Args:
+        module: the module whose frames are walked.
+        cell_files: file names of the cell under analysis; a frame in one of them wins over any other.
+    """
+
+    def __init__(self, module: Module, cell_files: Collection[str] = ()) -> None:
+        self._frames = module.frames
+        self._cell_files = frozenset(cell_files)
+        self._found: dict[int, Source | None] = {}
+
+    def __call__(self, instruction: Instruction) -> Source | None:
+        """The user's line, or None where the module does not say."""
+        frame = instruction.frame
+        if not frame:
+            metadata = instruction.proto.metadata
+            if metadata.source_file:
+                return _with_text(Source(file=metadata.source_file, line=metadata.source_line))
+            return None
+        if frame not in self._found:
+            self._found[frame] = self._choose(frame)
+        return self._found[frame]
+
+    def _choose(self, frame: int) -> Source | None:
+        chain: list[Source] = []
+        while frame in self._frames and len(chain) < 1000:
+            source, frame = self._frames[frame]
+            chain.append(source)
+        for wanted in (
+            lambda source: source.file in self._cell_files,
+            lambda source: not is_library(source.file),
+            lambda source: True,
+        ):
+            for source in chain:
+                if wanted(source):
+                    return _with_text(source)
+        return None
+
+
+def _with_text(source: Source) -> Source:
+    return replace(source, text=linecache.getline(source.file, source.line).strip())
