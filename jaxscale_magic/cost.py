@@ -6,8 +6,7 @@ device, loop trips included. One multiply-add is two FLOPs.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 
@@ -38,12 +37,7 @@ class Work:
     hbm_bytes: int = 0
 
     def __add__(self, other: Work) -> Work:
-        return Work(
-            flops=dict(Counter(self.flops) + Counter(other.flops)),
-            vector_flops=self.vector_flops + other.vector_flops,
-            transcendentals=self.transcendentals + other.transcendentals,
-            hbm_bytes=self.hbm_bytes + other.hbm_bytes,
-        )
+        return total_work((self, other))
 
     def __mul__(self, times: int) -> Work:
         return Work(
@@ -57,6 +51,19 @@ class Work:
     def matrix_flops(self) -> int:
         """FLOPs of the matrix unit over all dtypes."""
         return sum(self.flops.values())
+
+
+def total_work(works: Iterable[Work]) -> Work:
+    """The sum of many pieces of work."""
+    flops: dict[str, int] = {}
+    vector = transcendentals = nbytes = 0
+    for work in works:
+        for dtype, count in work.flops.items():
+            flops[dtype] = flops.get(dtype, 0) + count
+        vector += work.vector_flops
+        transcendentals += work.transcendentals
+        nbytes += work.hbm_bytes
+    return Work(flops=flops, vector_flops=vector, transcendentals=transcendentals, hbm_bytes=nbytes)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

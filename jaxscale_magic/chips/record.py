@@ -6,12 +6,27 @@ Looking chips up is in `catalog.py`, measuring the host in `host.py`; nothing he
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 from jaxscale_magic.errors import ChipError
 
 #: dtype suffixes that name a matmul precision other than the default (`jax.lax.Precision`).
 PRECISIONS = ("high", "highest")
+#: dtype -> the one under which records hold its figure: hardware has one rate for all of a family.
+DTYPE_FAMILY = {
+    "u8": "s8",
+    "u4": "s4",
+    "f8e5m2": "f8",
+    "f8e5m2fnuz": "f8",
+    "f8e4m3": "f8",
+    "f8e4m3fn": "f8",
+    "f8e4m3fnuz": "f8",
+    "f8e4m3b11fnuz": "f8",
+    "f8e3m4": "f8",
+    "f8e8m0fnu": "f8",
+    "f4e2m1fn": "f4",
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,23 +85,38 @@ class Chip:
     figures: Mapping[str, Figure] = field(default_factory=dict)
     facts: Mapping[str, object] = field(default_factory=dict)
 
-    def peak_flops(self, dtype: str) -> float:
-        """FLOP/s at which this chip multiplies `dtype` ("bf16", "f32", "f32:highest", ...).
+    def unit(self, dtype: str) -> tuple[str, float]:
+        """The key of `matrix_flops` that multiplies `dtype`, and the passes needed: 1.0 on a unit of its own.
 
-        A dtype without a unit of its own runs on another's, in one or several passes (`runs_as`).
+        A dtype without a unit of its own runs on another's, in one or several passes (`runs_as`); the most
+        exact spelling decides ("f32:highest", then "f32"), then the family's ("f8" for "f8e4m3fn").
 
         Raises:
             ChipError: no figure is known for it; the message says which are.
         """
-        base, _, _precision = dtype.partition(":")
-        for key in (dtype, base):
-            if key in self.matrix_flops:
-                return self.matrix_flops[key].value
-            if key in self.runs_as:
-                other, passes = self.runs_as[key]
-                return self.peak_flops(other) / passes
+        key, passes = dtype, 1.0
+        for _ in range(len(self.runs_as) + 1):
+            base = key.partition(":")[0]
+            for spelling in (key, base, DTYPE_FAMILY.get(base, base)):
+                if spelling in self.matrix_flops:
+                    return spelling, passes
+                if spelling in self.runs_as:
+                    key, more = self.runs_as[spelling]
+                    passes *= more
+                    break
+            else:
+                break
         known = ", ".join(sorted(self.matrix_flops))
         raise ChipError(f"no matrix peak is known for {dtype} on {self.title}; known: {known}.")
+
+    def peak_flops(self, dtype: str) -> float:
+        """FLOP/s at which this chip multiplies `dtype` ("bf16", "f32", "f32:highest", ...); see `unit`.
+
+        Raises:
+            ChipError: no figure is known for it; the message says which are.
+        """
+        key, passes = self.unit(dtype)
+        return self.matrix_flops[key].value / passes
 
     def figure(self, name: str) -> Figure:
         """A further figure by name, such as "ici_link_bandwidth".
@@ -103,6 +133,30 @@ class Chip:
     def ridge(self, dtype: str) -> float:
         """Arithmetic intensity (FLOP/byte) at which compute and memory time are equal."""
         return self.peak_flops(dtype) / self.hbm_bandwidth.value
+
+    def all_figures(self) -> dict[str, Figure]:
+        """Every figure of the record by its path: "hbm_bandwidth", "matrix_flops.bf16", "figures.clock"."""
+        found: dict[str, Figure] = {}
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if isinstance(value, Figure):
+                found[each.name] = value
+            elif each.name in ("matrix_flops", "figures"):
+                found |= {f"{each.name}.{key}": figure for key, figure in value.items()}
+        return found
+
+    def in_edition(self, edition: str, source: str) -> Chip:
+        """The same chip by another source: figures with an alternative of that name take its value."""
+        picked = {
+            path: replace(figure, value=figure.alternatives[edition], source=source)
+            if edition in figure.alternatives
+            else figure
+            for path, figure in self.all_figures().items()
+        }
+        changed: dict[str, Any] = {path: figure for path, figure in picked.items() if "." not in path}
+        for group in ("matrix_flops", "figures"):
+            changed[group] = {key: picked[f"{group}.{key}"] for key in getattr(self, group)}
+        return replace(self, facts={**self.facts, "edition": edition}, **changed)
 
     def per_device(self) -> Chip:
         """The same chip with rates and capacities divided by `devices_per_chip`."""

@@ -6,11 +6,12 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
-from jaxscale_magic.cost import Collective, Cost, OpCost, Source, Unmodelled, Work
+from jaxscale_magic.cost import Collective, Cost, OpCost, Source, Unmodelled, Work, total_work
 from jaxscale_magic.hlo.collectives import read_collective
 from jaxscale_magic.hlo.custom_calls import custom_call_work
-from jaxscale_magic.hlo.flops import instruction_flops
+from jaxscale_magic.hlo.flops import NOTHING, instruction_flops
 from jaxscale_magic.hlo.graph import Computation, Instruction, Module
+from jaxscale_magic.hlo.read import without_collection
 from jaxscale_magic.hlo.sources import Lines
 from jaxscale_magic.hlo.touched import compulsory_bytes
 from jaxscale_magic.hlo.traffic import FREE, instruction_bytes
@@ -65,14 +66,13 @@ def count_module(
         The sums, and each scheduled instruction in the order of the walk.
     """
     walk = _Walk(module, Lines(module, cell_files), traffic)
-    _visit(module.entry, 1, walk)
-    total = Work()
-    for op in walk.ops:
-        total = total + op.work
+    with without_collection():
+        _visit(module.entry, 1, walk)
+        compulsory = compulsory_bytes(module, walk.trips_of)
     entry = module.entry
     cost = Cost(
-        work=total,
-        min_hbm_bytes=compulsory_bytes(module, walk.trips_of),
+        work=total_work(op.work for op in walk.ops),
+        min_hbm_bytes=compulsory,
         collectives=tuple(walk.collectives),
         unmodelled=tuple(
             Unmodelled(name=name, count=count, reason=reason, source=source)
@@ -129,15 +129,14 @@ def _count(instruction: Instruction, computation: Computation, times: int, walk:
     collective = read_collective(instruction, computation, times, source)
     if collective is not None:
         walk.collectives.append(collective)
-    lines: dict[Source | None, Work] = {}
-    _arithmetic(instruction, computation, source, lines, times, walk)
-    moved = Work(hbm_bytes=walk.traffic(instruction, computation, module)) * times
-    lines = {line: work * times for line, work in lines.items() if work != Work()}
-    lines[source] = lines.get(source, Work()) + moved
-    total = Work()
-    for work in lines.values():
-        total = total + work
-    if total == Work() and collective is None and instruction.opcode != "custom-call":
+    pieces: dict[Source | None, list[Work]] = {}
+    _arithmetic(instruction, computation, source, pieces, times, walk)
+    moved = walk.traffic(instruction, computation, module)
+    if moved:
+        pieces.setdefault(source, []).append(Work(hbm_bytes=moved))
+    lines = {line: total_work(works) * times for line, works in pieces.items()}
+    total = total_work(lines.values())
+    if not lines and collective is None and instruction.opcode != "custom-call":
         return  # it is computed inside the kernel that uses it
     walk.ops.append(
         OpCost(
@@ -157,7 +156,7 @@ def _arithmetic(
     instruction: Instruction,
     computation: Computation,
     source: Source | None,
-    lines: dict[Source | None, Work],
+    pieces: dict[Source | None, list[Work]],
     times: int,
     walk: _Walk,
 ) -> None:
@@ -166,7 +165,7 @@ def _arithmetic(
         for called in instruction.called:
             inner = walk.module.computations[called]
             for fused in inner:
-                _arithmetic(fused, inner, walk.lines(fused) or source, lines, times, walk)
+                _arithmetic(fused, inner, walk.lines(fused) or source, pieces, times, walk)
         return
     if instruction.opcode == "custom-call":
         work = custom_call_work(instruction, computation)
@@ -176,8 +175,8 @@ def _arithmetic(
             return
     else:
         work = instruction_flops(instruction, computation, walk.module)
-    if work != Work():
-        lines[source] = lines.get(source, Work()) + work
+    if work is not NOTHING:
+        pieces.setdefault(source, []).append(work)
 
 
 def _neighbour(instruction: Instruction, computation: Computation, walk: _Walk) -> Source | None:

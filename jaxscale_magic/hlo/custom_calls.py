@@ -40,7 +40,7 @@ CUSTOM_CALLS: dict[str, Model] = {
     # Comparisons and moves: no floating-point arithmetic.
     r"TopK|__gpu\$TopK": _free,
     # Annotations of the partitioner and the layout: no instruction behind them.
-    r"Sharding|SPMDFullToShardShape|SPMDShardToFullShape|annotate_device_placement|AllocateBuffer": _free,
+    r"Sharding|SPMDFullToShardShape|SPMDShardToFullShape|annotate_device_placement|AllocateBuffer|ConcatBitcast": _free,
     r"LayoutConstraint|xla\.sdy\..*|MoveToHost|MoveToDevice|AssumeGatherIndicesInBound": _free,
 }
 

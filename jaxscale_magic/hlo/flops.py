@@ -14,6 +14,8 @@ from jaxscale_magic.hlo.graph import Computation, Instruction, Module, Shape
 
 Rule = Callable[[Instruction, Computation, Module], Work]
 RULES: dict[str, Rule] = {}
+#: What an instruction that only moves data computes.
+NOTHING = Work()
 
 #: FLOPs of one element: a real and a complex operand's.
 ARITHMETIC = {
@@ -57,20 +59,20 @@ def rule(*opcodes: str) -> Callable[[Rule], Rule]:
 def instruction_flops(instruction: Instruction, computation: Computation, module: Module) -> Work:
     """The arithmetic of running `instruction` once; nothing for opcodes that only move data."""
     found = RULES.get(instruction.opcode)
-    return found(instruction, computation, module) if found else Work()
+    return found(instruction, computation, module) if found else NOTHING
 
 
 def _elementwise(instruction: Instruction, computation: Computation, module: Module) -> Work:
     shape = instruction.shape
-    if not shape.is_float and not (shape.dtype == "pred"):
-        return Work()
+    if not shape.is_float:
+        return NOTHING
     real, complex_ = ARITHMETIC[instruction.opcode]
-    return Work(vector_flops=shape.size * (complex_ if shape.is_complex else real)) if shape.is_float else Work()
+    return Work(vector_flops=shape.size * (complex_ if shape.is_complex else real))
 
 
 def _transcendental(instruction: Instruction, computation: Computation, module: Module) -> Work:
     shape = instruction.shape
-    return Work(vector_flops=shape.size, transcendentals=shape.size) if shape.is_float else Work()
+    return Work(vector_flops=shape.size, transcendentals=shape.size) if shape.is_float else NOTHING
 
 
 RULES.update(dict.fromkeys(ARITHMETIC, _elementwise))

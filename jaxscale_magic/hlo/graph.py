@@ -10,7 +10,7 @@ import functools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from jaxscale_magic.cost import Source
 
@@ -106,9 +106,11 @@ class Shape:
         return self.dtype in ("c64", "c128")
 
 
-@dataclass(frozen=True, slots=True)
-class Instruction:
-    """One instruction. `operands` are ids in the same computation, `called` are computation ids."""
+class Instruction(NamedTuple):
+    """One instruction. `operands` are ids in the same computation, `called` are computation ids.
+
+    A tuple rather than a dataclass: a large module makes a hundred thousand of them.
+    """
 
     id: int
     name: str
@@ -116,9 +118,13 @@ class Instruction:
     shape: Shape
     operands: tuple[int, ...]
     called: tuple[int, ...]
-    scope: str
-    frame: int
-    proto: Any = field(repr=False, compare=False)
+    proto: Any
+
+    @property
+    def scope(self) -> str:
+        """The op name that JAX gave it."""
+        name: str = self.proto.metadata.op_name
+        return name
 
 
 @dataclass(frozen=True)

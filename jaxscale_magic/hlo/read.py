@@ -5,6 +5,9 @@ Turning XLA's text into protobuf needs jaxlib and is in `jax_internals.py`.
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from jaxscale_magic.cost import Source
@@ -21,7 +24,9 @@ def read_module(data: bytes) -> Module:
     """
     try:
         proto = _parse(data)
-        computations = {c.id: c for c in map(_computation, proto.computations)}
+        with without_collection():
+            shapes: dict[bytes, Shape] = {}
+            computations = {c.id: _computation(c, shapes) for c in proto.computations}
     except ModuleError:
         raise
     except Exception as error:  # protobuf raises its own DecodeError, and UnicodeError for bad names
@@ -41,6 +46,18 @@ def read_module(data: bytes) -> Module:
             for entry in proto.input_output_alias.entries
         },
     )
+
+
+@contextmanager
+def without_collection() -> Iterator[None]:
+    """Keep the garbage collector from walking a growing graph of records that all stay alive."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _parse(data: bytes) -> Any:
@@ -82,28 +99,30 @@ def _shape(proto: Any) -> Shape:
     return Shape(dtype, dims, layout.element_size_in_bits or bits, (), layout.memory_space, tiles)
 
 
-def _instruction(proto: Any) -> Instruction:
-    metadata = proto.metadata
+def _instruction(proto: Any, shapes: dict[bytes, Shape]) -> Instruction:
+    # Most shapes stand in a module many times; the message's own bytes are the quickest key to find them by.
+    key = proto.shape.SerializeToString()
+    shape = shapes.get(key)
+    if shape is None:
+        shape = shapes[key] = _shape(proto.shape)
     return Instruction(
         proto.id,
         proto.name,
         proto.opcode,
-        _shape(proto.shape),
+        shape,
         tuple(proto.operand_ids),
         tuple(proto.called_computation_ids),
-        metadata.op_name,
-        metadata.stack_frame_id,
         proto,
     )
 
 
-def _computation(proto: Any) -> Computation:
+def _computation(proto: Any, shapes: dict[bytes, Shape]) -> Computation:
     return Computation(
         id=proto.id,
         name=proto.name,
         root_id=proto.root_id,
         is_fusion=proto.is_fusion_computation,
-        instructions={i.id: i for i in map(_instruction, proto.instructions)},
+        instructions={i.id: _instruction(i, shapes) for i in proto.instructions},
     )
 
 
@@ -114,9 +133,9 @@ def _check(computations: dict[int, Computation]) -> None:
         if computation.root_id not in known:
             raise ModuleError(f"computation {computation.name!r} is cut short: its root is missing.")
         for instruction in computation:
-            if any(operand not in known for operand in instruction.operands):
+            if not all(map(known.__contains__, instruction.operands)):
                 raise ModuleError(f"instruction {instruction.name!r} reads an operand that is not there.")
-            if any(called not in computations for called in instruction.called):
+            if not all(map(computations.__contains__, instruction.called)):
                 raise ModuleError(f"instruction {instruction.name!r} calls a computation that is not there.")
 
 

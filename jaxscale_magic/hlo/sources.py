@@ -41,9 +41,9 @@ class Lines:
 
     def __call__(self, instruction: Instruction) -> Source | None:
         """The user's line, or None where the module does not say."""
-        frame = instruction.frame
+        metadata = instruction.proto.metadata
+        frame = metadata.stack_frame_id
         if not frame:
-            metadata = instruction.proto.metadata
             if metadata.source_file:
                 return _with_text(Source(file=metadata.source_file, line=metadata.source_line))
             return None

@@ -1,0 +1,102 @@
+"""`python -m jaxscale_magic`: the main job in a terminal, without a notebook."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from jaxscale_magic.errors import JaxscaleError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m jaxscale_magic", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    demo = commands.add_parser("demo", help="analyse, run and time a small MLP here, then hold it against a TPU v5e")
+    demo.add_argument("--html", type=Path, metavar="PATH", help="where to write the page (default: a new file)")
+    commands.add_parser("chips", help="list every chip whose figures are known")
+    calibrate = commands.add_parser("calibrate", help="measure this machine's own roofs")
+    calibrate.add_argument("--again", action="store_true", help="measure even where a calibration is kept")
+    asked = parser.parse_args(arguments)
+    try:
+        match asked.command:
+            case "demo":
+                run_demo(asked.html)
+            case "chips":
+                print_chips()
+            case "calibrate":
+                print_host(again=asked.again)
+    except JaxscaleError as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def run_demo(page: Path | None) -> None:
+    """A two-layer MLP: its report for this machine and for a TPU v5e, as text and as one HTML page."""
+    import jax
+    import jax.numpy as jnp
+
+    import jaxscale_magic as jm
+
+    def mlp(x: jax.Array, w1: jax.Array, w2: jax.Array) -> jax.Array:
+        h = jax.nn.relu(x @ w1)
+        return h @ w2
+
+    keys = jax.random.split(jax.random.key(0), 3)
+    shapes = [(256, 1024), (1024, 4096), (4096, 1024)]
+    x, w1, w2 = (jax.random.normal(key, shape, jnp.float32) for key, shape in zip(keys, shapes, strict=True))
+    print("The MLP  h = relu(x @ w1); y = h @ w2  in f32, 256 rows, 1024 wide, 4096 inside.\n")
+    here = jm.roofline(mlp, x, w1, w2)
+    print(here)
+    print("\nThe same in bf16, held against a TPU v5e:\n")
+    there = jm.roofline(mlp, *(a.astype(jnp.bfloat16) for a in (x, w1, w2)), on="v5e")
+    print(there)
+    if page is None:
+        page = Path(tempfile.mkdtemp(prefix="jaxscale-magic-")) / "report.html"
+    print(f"\nThe same as a page: {save_page(page, [here, there])}")
+
+
+def save_page(path: Path, reports: Sequence[object]) -> Path:
+    """Write reports below one another into one HTML page."""
+    from jaxscale_magic.report.html import reports_page
+
+    try:
+        path.write_text(reports_page(reports), encoding="utf-8")
+    except OSError as error:
+        raise JaxscaleError(f"the page cannot be written to {path}: {error}") from error
+    return path.resolve()
+
+
+def print_chips() -> None:
+    """One line a chip: name, bf16 peak, bandwidth, ridge."""
+    import jaxscale_magic as jm
+
+    print(f"{'name':10} {'chip':28} {'bf16 FLOP/s':>12} {'HBM B/s':>10} {'FLOP/B':>8}")
+    for chip in jm.chips():
+        bf16 = chip.matrix_flops.get("bf16") or chip.matrix_flops.get("f16")
+        bandwidth = chip.hbm_bandwidth.value
+        peak = f"{bf16.value:12.3g} " if bf16 else f"{'unknown':>12} "
+        ridge = f"{bf16.value / bandwidth:8.0f}" if bf16 else f"{'':8}"
+        print(f"{chip.name:10} {chip.title:28} {peak}{bandwidth:10.3g} {ridge}")
+
+
+def print_host(*, again: bool) -> None:
+    """This machine's measured roofs."""
+    from jaxscale_magic.chips.host import host_chip
+
+    chip = host_chip(refresh=again)
+    print(chip.title)
+    for dtype, figure in chip.matrix_flops.items():
+        print(f"  {dtype:5} products  {figure.value / 1e9:10.1f} GFLOP/s")
+    print(f"  main memory     {chip.hbm_bandwidth.value / 1e9:10.1f} GB/s")
+    if chip.cache_bandwidth is not None and chip.cache_bytes is not None:
+        size = chip.cache_bytes.value / 2**20
+        print(f"  cache           {chip.cache_bandwidth.value / 1e9:10.1f} GB/s up to {size:.0f} MiB")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
