@@ -31,7 +31,9 @@ def load_extension(repeats=5):
         done = subprocess.run([sys.executable, "-c", LOAD], capture_output=True, text=True, check=True)
         results.append(json.loads(done.stdout.splitlines()[-1]))
     seconds = median(r["seconds"] for r in results)
-    print(f"%load_ext once jax and IPython are imported: {seconds:.3f} s, heavy imports: {results[0]['heavy'] or 'none'}")
+    print(
+        f"%load_ext once jax and IPython are imported: {seconds:.3f} s, heavy imports: {results[0]['heavy'] or 'none'}"
+    )
 
 
 def train_step(layers, width=256):
@@ -84,7 +86,9 @@ def analyse_module():
     from jaxscale_magic.hlo.read import read_module
     from jaxscale_magic.jax_internals import module_bytes
 
-    print(f"{'instructions':>12} {'as_text':>9} {'serialize':>9} {'read':>9} {'count':>9} {'ours/as_text':>12}")
+    print(
+        f"{'instructions':>12} {'as_text':>9} {'serialize':>9} {'read':>9} {'count':>9} {'ours/as_text':>12}"
+    )
     for layers in (2, 6, 18):
         compiled = train_step(layers)
         text, _ = best(compiled.as_text)

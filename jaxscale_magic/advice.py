@@ -120,7 +120,9 @@ def batch_crossing(situation: Situation) -> Advice | None:
             f"{in_seconds(roof_time(at) / crossing)} instead of {in_seconds(roof_time(verdict) / now)}."
         )
     elif crossing < now:
-        text = f"It stays compute-bound down to {name} = {crossing} (now {now}); below that, memory limits it."
+        text = (
+            f"It stays compute-bound down to {name} = {crossing} (now {now}); below that, memory limits it."
+        )
     else:
         text = f"{name[0].upper()}{name[1:]} = {now} is just where it becomes compute-bound."
     return Advice(rule="batch_crossing", text=text, value=float(crossing))
@@ -202,9 +204,7 @@ def _at_batch(situation: Situation, batch: int) -> Verdict | None:
         _resized(spec, 0, batch) if spec.shape and spec.shape[0] == now and k != leaf else alone[k]
         for k, spec in enumerate(situation.specs)
     ]
-    return situation.reprice(alone, {}) or (
-        situation.reprice(together, {}) if together != alone else None
-    )
+    return situation.reprice(alone, {}) or (situation.reprice(together, {}) if together != alone else None)
 
 
 def _resized(spec: jax.ShapeDtypeStruct, dim: int, size: int) -> jax.ShapeDtypeStruct:
@@ -220,7 +220,9 @@ def _saving(rule_name: str, situation: Situation, changed: Verdict | None, what:
     if not before or (before - after) / before < WORTH:
         return None
     bound = "" if changed.bound == situation.verdict.bound else f" and {changed.bound}-bound"
-    text = f"{what}: {in_seconds(after)} instead of {in_seconds(before)}, {before / after:.2g} × as fast{bound}."
+    text = (
+        f"{what}: {in_seconds(after)} instead of {in_seconds(before)}, {before / after:.2g} × as fast{bound}."
+    )
     return Advice(rule=rule_name, text=text, saves=before - after)
 
 

@@ -23,7 +23,7 @@ from jaxscale_magic.jax_internals import text_to_module_bytes
 from jaxscale_magic.report.record import Fit, RooflineReport, Target
 from jaxscale_magic.roofline import Verdict, price
 from jaxscale_magic.targets.compile import CompiledModule, compile_here, compile_standing_in
-from jaxscale_magic.timing import Measured, measure
+from jaxscale_magic.timing import Measured
 from jaxscale_magic.useful_flops import useful_flops
 
 #: Seconds that re-tracing for advice may take in all, and how many programs it may compile.
@@ -70,7 +70,12 @@ def analyze_module(module: str | bytes | Path, on: str | Chip) -> RooflineReport
     cost, ops = count_module(read_module(data))
     target = Target(name=chip.name, chip=chip, compiler="the given module")
     return RooflineReport(
-        title=title, target=target, cost=cost, module_ops=ops, verdict=price(cost, ops, chip), notes=cost.notes
+        title=title,
+        target=target,
+        cost=cost,
+        module_ops=ops,
+        verdict=price(cost, ops, chip),
+        notes=cost.notes,
     )
 
 
@@ -83,7 +88,9 @@ def _module_data(module: str | bytes | Path) -> tuple[bytes, str]:
     try:
         data = path.read_bytes()
     except (OSError, ValueError) as error:
-        raise ModuleError(f"{str(module)[:200]!r} is no HLO text, and no file can be read there: {error}.") from error
+        raise ModuleError(
+            f"{str(module)[:200]!r} is no HLO text, and no file can be read there: {error}."
+        ) from error
     if data.lstrip()[:9] == b"HloModule":
         return text_to_module_bytes(data.decode()), path.name
     return data, path.name
@@ -251,7 +258,9 @@ def _warnings(report: RooflineReport, captured: Captured) -> list[str]:
 def _situation(
     report: RooflineReport, captured: Captured, compiled: CompiledModule, options: Options
 ) -> Situation:
-    specs = tuple(jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in captured.traced.jaxpr.jaxpr.invars)
+    specs = tuple(
+        jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in captured.traced.jaxpr.jaxpr.invars
+    )
     deadline = time.perf_counter() + ADVICE_SECONDS
     left = ADVICE_COMPILES
 
@@ -265,7 +274,9 @@ def _situation(
             traced = captured.retrace(changed, casts)
         except Exception:  # the user's code does not trace at this size or dtype: nothing to advise
             return None
-        again = compile_here(traced) if compiled.fused else compile_standing_in(traced, report.target.chip.title)
+        again = (
+            compile_here(traced) if compiled.fused else compile_standing_in(traced, report.target.chip.title)
+        )
         cost, ops = _count(again, captured)
         return price(cost, ops, report.target.chip)
 
@@ -303,5 +314,3 @@ def batch_input(
             )
     known = ", ".join(names) or "none"
     raise JaxscaleError(f"--batch {wanted}: no such input; this program's inputs are {known}.")
-
-

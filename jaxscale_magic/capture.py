@@ -161,7 +161,9 @@ def capture_cell(cell: Cell, namespace: MutableMapping[str, Any], *, title: str 
     if run.drop_unused(traced):
         traced = run.trace()
     leaves = run.array_leaves()
-    code = next((line.strip() for line in cell.lines if line.strip() and not line.strip().startswith("#")), "")
+    code = next(
+        (line.strip() for line in cell.lines if line.strip() and not line.strip().startswith("#")), ""
+    )
     return Captured(
         title=title or code,
         traced=traced,
@@ -248,14 +250,20 @@ def _dynamic_arguments(args: tuple[Any, ...], given: tuple[Any, ...]) -> tuple[A
         if len(kept) > len(given) and not any(is_array(leaf) for leaf in jax.tree.leaves(arg)):
             kept = [other for other in kept if other is not arg]
     if len(kept) != len(given):
-        raise CellError("it is not clear which arguments of this call are static.", advice="Pass them by name.")
+        raise CellError(
+            "it is not clear which arguments of this call are static.", advice="Pass them by name."
+        )
     return tuple(kept)
 
 
 def _described(arg: Any) -> str:
     if is_array(arg):
         return f"{arg.dtype}{list(arg.shape)}"
-    text = type(arg).__name__ if jax.tree.leaves(arg) and not isinstance(arg, (int, float, str, bool)) else repr(arg)
+    text = (
+        type(arg).__name__
+        if jax.tree.leaves(arg) and not isinstance(arg, (int, float, str, bool))
+        else repr(arg)
+    )
     return text if len(text) <= 40 else text[:37] + "..."
 
 
@@ -466,7 +474,9 @@ def _restore(saved: dict[str, Any], contents: dict[str, Any], failed: bool) -> N
     """Undo changes to the notebook's own lists, dicts and sets where the cell failed or put tracers in."""
     for name, old in contents.items():
         value = saved[name]
-        if len(value) == len(old) and all(a is b for a, b in zip(_members(value), _members(old), strict=True)):
+        if len(value) == len(old) and all(
+            a is b for a, b in zip(_members(value), _members(old), strict=True)
+        ):
             continue
         traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(list(_members(value))))
         if failed or traced:
@@ -521,5 +531,7 @@ def _holds_tracer(value: Any, depth: int = 4) -> bool:
         parts = list(value.values())
     elif not isinstance(value, type):
         parts = list(getattr(value, "__dict__", {}).values())
-        parts += [getattr(value, "func", None), *getattr(value, "args", ())] if hasattr(value, "keywords") else []
+        parts += (
+            [getattr(value, "func", None), *getattr(value, "args", ())] if hasattr(value, "keywords") else []
+        )
     return any(_holds_tracer(part, depth - 1) for part in parts)

@@ -24,10 +24,14 @@ class RooflineMagics(Magics):  # type: ignore[misc]
 
     @no_var_expand  # type: ignore[untyped-decorator]
     @magic_arguments()  # type: ignore[untyped-decorator]
-    @argument("--on", metavar="CHIP", help="the chip to hold it against: v5e, v5p, h100, ...; default: this machine")
+    @argument(
+        "--on", metavar="CHIP", help="the chip to hold it against: v5e, v5p, h100, ...; default: this machine"
+    )
     @argument("-n", dest="loops", type=int, metavar="N", help="calls a timing sample (default: chosen)")
     @argument("-r", dest="repeats", type=int, metavar="R", help="timing samples (default: chosen)")
-    @argument("--budget", type=float, default=2.0, metavar="S", help="seconds that timing may take (default: 2)")
+    @argument(
+        "--budget", type=float, default=2.0, metavar="S", help="seconds that timing may take (default: 2)"
+    )
     @argument("--batch", metavar="NAME", help="what counts as the batch: x, or x[1] for its second dimension")
     @argument("--no-measure", action="store_true", help="analyse and run once, without timing")
     @argument("--no-advice", action="store_true", help="do not look for what would help")
@@ -55,7 +59,9 @@ class RooflineMagics(Magics):  # type: ignore[misc]
         asked = parse_argstring(self.roofline, words)
         options = _checked(asked)
         if cell is not None and code.strip():
-            raise UsageError(f"%%roofline: code goes on the lines below, not behind the options: {code.strip()!r}")
+            raise UsageError(
+                f"%%roofline: code goes on the lines below, not behind the options: {code.strip()!r}"
+            )
         captured = self._capture_cell(line, cell) if cell is not None else self._capture_line(code)
         analysis = analyze(captured, options)
         value = captured.bind(analysis.outputs)

@@ -220,17 +220,13 @@ def _unpriced(cost: Cost, chip: Chip) -> list[str]:
     notes = []
     for dtype in cost.flops:
         try:
-            chip.peak_flops(dtype)
+            unit, passes = chip.unit(dtype)
         except ChipError as error:
             notes.append(f"Compute time is absent: {error}")
             continue
-        base = dtype.partition(":")[0]
-        for key in (dtype, base):
-            if key in chip.runs_as and key not in chip.matrix_flops:
-                other, passes = chip.runs_as[key]
-                how = "one pass" if passes == 1 else f"{passes:g} passes"
-                notes.append(f"{dtype} products run on {chip.title}'s {other} unit, in {how}.")
-                break
+        if passes != 1 or unit not in (dtype, dtype.partition(":")[0]):
+            how = "one pass" if passes == 1 else f"{passes:g} passes"
+            notes.append(f"{dtype} products run on {chip.title}'s {unit} unit, in {how}.")
     if cost.collectives and _comms_time(cost) is None:
         runs = sum(collective.count for collective in cost.collectives)
         notes.append(

@@ -31,8 +31,10 @@ def useful_flops(jaxpr: Any) -> int | None:
             inside = [useful_flops(inner) for inner in _inner_jaxprs(eqn)]
             if any(flops is None for flops in inside) or (name == "while" and any(inside)):
                 return None
-            total += eqn.params.get("length", 1) * sum(f for f in inside if f) if name == "scan" else sum(
-                f for f in inside if f
+            total += (
+                eqn.params.get("length", 1) * sum(f for f in inside if f)
+                if name == "scan"
+                else sum(f for f in inside if f)
             )
     return total
 
@@ -50,7 +52,9 @@ def _dot(eqn: Any) -> int:
     (contracted, _), _ = eqn.params["dimension_numbers"]
     left, right = (v.aval for v in eqn.invars[:2])
     depth = math.prod(left.shape[d] for d in contracted)
-    return (8 if "complex" in f"{left.dtype}{right.dtype}" else 2) * math.prod(eqn.outvars[0].aval.shape) * depth
+    return (
+        (8 if "complex" in f"{left.dtype}{right.dtype}" else 2) * math.prod(eqn.outvars[0].aval.shape) * depth
+    )
 
 
 def _convolution(eqn: Any) -> int:

@@ -133,7 +133,10 @@ def test_results_may_be_pytrees_with_plain_python_inside():
 
 def test_random_keys():
     space = notebook(key=jax.random.key(0), old=jax.random.PRNGKey(1))
-    run("a = jax.random.normal(key, (3,))\nkey, sub = jax.random.split(key)\nb = jax.random.normal(old, (3,))", space)
+    run(
+        "a = jax.random.normal(key, (3,))\nkey, sub = jax.random.split(key)\nb = jax.random.normal(old, (3,))",
+        space,
+    )
     np.testing.assert_array_equal(space["a"], jax.random.normal(jax.random.key(0), (3,)))
     assert jnp.issubdtype(space["sub"].dtype, jax.dtypes.prng_key)
 

@@ -101,8 +101,11 @@ def test_quiet_and_output(notebook):
 
 
 def test_one_call_of_a_jitted_function_leaves_its_donated_input_alone(notebook):
-    run(notebook, "import functools\n@functools.partial(jax.jit, donate_argnums=0, static_argnums=2)\n"
-        "def step(p, g, n):\n    return p - n * g\np = jnp.ones(1000); g = jnp.ones(1000)")
+    run(
+        notebook,
+        "import functools\n@functools.partial(jax.jit, donate_argnums=0, static_argnums=2)\n"
+        "def step(p, g, n):\n    return p - n * g\np = jnp.ones(1000); g = jnp.ones(1000)",
+    )
     result, _ = run(notebook, "%roofline -v report --no-advice step(p, g, 3)")
     result.raise_error()
     assert not notebook.user_ns["p"].is_deleted()
@@ -113,9 +116,14 @@ def test_one_call_of_a_jitted_function_leaves_its_donated_input_alone(notebook):
 
 
 def test_405_billion_parameters_on_this_machine(notebook):
-    run(notebook, "w = jax.ShapeDtypeStruct((126, 16384, 196_000), jnp.bfloat16)\n"
-        "x = jax.ShapeDtypeStruct((8, 16384), jnp.bfloat16)")
-    result, _ = run(notebook, "%%roofline --on v5e -v report --no-advice\ny = jnp.einsum('bd,ldf->lbf', x, w)")
+    run(
+        notebook,
+        "w = jax.ShapeDtypeStruct((126, 16384, 196_000), jnp.bfloat16)\n"
+        "x = jax.ShapeDtypeStruct((8, 16384), jnp.bfloat16)",
+    )
+    result, _ = run(
+        notebook, "%%roofline --on v5e -v report --no-advice\ny = jnp.einsum('bd,ldf->lbf', x, w)"
+    )
     result.raise_error()
     report = report_of(notebook)
     assert report.cost.flops == {"bf16": 2 * 126 * 8 * 16384 * 196_000}

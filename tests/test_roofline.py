@@ -86,7 +86,7 @@ def test_a_program_that_does_nothing_has_no_intensity():
 
 
 def op(name, work, line):
-    return OpCost(name=name, opcode=name, label=name, source=Source(file="cell", line=line, text=name), work=work)
+    return OpCost(name=name, opcode=name, label=name, source=Source(file="cell", line=line), work=work)
 
 
 def test_lines_and_ops_are_ranked_by_their_own_roof():

@@ -10,15 +10,18 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from jaxscale_magic.widgets.roofline_marks import BOTTOM, LEFT, RIGHT, Dot, Limits, Line, RooflineFigure
+from jaxscale_magic.widgets.roofline_text import measured_hover, op_hover, program_hover, rate
+
 from jaxscale_magic.chips.record import Chip
 from jaxscale_magic.errors import ChipError
 from jaxscale_magic.report.record import RooflineReport
 from jaxscale_magic.roofline import Priced, bound_of, memory_time
-from jaxscale_magic.widgets.roofline_marks import BOTTOM, LEFT, RIGHT, Dot, Limits, Line, RooflineFigure
-from jaxscale_magic.widgets.roofline_text import measured_hover, op_hover, program_hover, rate
 
 #: How many of the costliest instructions are drawn.
 OPS = 10
+#: Whose roof is drawn for scale over a program that has none of its own, by preference.
+USUAL = ("bf16", "f16", "f32")
 #: Dots further than this many decades from the far end are put on the edge.
 X_DECADES, Y_DECADES = 8, 10
 
@@ -72,7 +75,7 @@ def peaks_in_use(report: RooflineReport, device: Chip) -> tuple[list[tuple[str, 
     """(name, FLOP/s) of every unit the program runs on, highest first, and what must be said of them.
 
     Dtypes with one and the same peak share a roof. A program without any known peak is drawn under the
-    chip's fastest matrix unit, for scale.
+    chip's usual matrix unit, for scale.
     """
     by_peak: dict[float, list[str]] = {}
     notes = []
@@ -86,8 +89,9 @@ def peaks_in_use(report: RooflineReport, device: Chip) -> tuple[list[tuple[str, 
     if report.cost.vector_flops and device.vector_flops:
         by_peak.setdefault(device.vector_flops.value, []).append("vector unit")
     if not by_peak and device.matrix_flops:
-        dtype, figure = max(device.matrix_flops.items(), key=lambda item: item[1].value)
-        by_peak[figure.value] = [f"for scale: {dtype}"]
+        usual = [dtype for dtype in USUAL if dtype in device.matrix_flops]
+        dtype = (usual or sorted(device.matrix_flops))[0]
+        by_peak[device.matrix_flops[dtype].value] = [f"for scale: {dtype}"]
         notes.append("The roof is there for scale: no arithmetic with a known peak is in the program.")
     return [(", ".join(names), peak) for peak, names in sorted(by_peak.items(), reverse=True)], notes
 
@@ -148,6 +152,7 @@ def _limits(points: list[_Point], peaks: list[float], bandwidth: float) -> Limit
     right = _ceil([max(xs) * 3])
     left = max(min(_floor([min(xs) / 1.5]), right - 3), right - X_DECADES)
     ys = [bandwidth * 10.0**left, *peaks, *(p.y for p in points if p.flops and p.time)]
+    ys += [p.nbytes / p.time * 10.0**left for p in points if p.nbytes and p.time and not p.flops]
     top = _ceil([max(ys) * 1.5])
     bottom = max(min(_floor(ys), top - 3), top - Y_DECADES)
     return Limits(left=left, right=right, bottom=bottom, top=top)

@@ -14,13 +14,13 @@ from typing import Any
 import bqplot
 import ipywidgets
 import numpy as np
+from jaxscale_magic.widgets.roofline_figure import roofline_figure
+from jaxscale_magic.widgets.roofline_marks import Dot, Limits, Line, RooflineFigure
+from jaxscale_magic.widgets.roofline_text import headline
 
 from jaxscale_magic.chips import Chip, chips
 from jaxscale_magic.report.record import RooflineReport
 from jaxscale_magic.roofline import COMMUNICATION, COMPUTE, MEMORY
-from jaxscale_magic.widgets.roofline_figure import roofline_figure
-from jaxscale_magic.widgets.roofline_marks import Dot, Limits, Line, RooflineFigure
-from jaxscale_magic.widgets.roofline_text import headline
 
 COLOURS = {COMPUTE: "#d97706", MEMORY: "#2f80c8", COMMUNICATION: "#9b59b6"}
 MEASURED = "#2e9e5b"
@@ -58,7 +58,8 @@ class RooflineView:
             options=[(f"{own.title} (this report)", own.name), *((c.title, c.name) for c in others.values())],
             value=own.name,
             description="Priced on",
-            layout=ipywidgets.Layout(width="22em", max_width="100%"),
+            style={"description_width": "initial"},
+            layout=ipywidgets.Layout(width="24em", max_width="100%"),
         )
         self.headline = ipywidgets.HTML(layout=ipywidgets.Layout(flex="1 1 26em", min_width="16em"))
         self.report_html = ipywidgets.HTML()
@@ -124,15 +125,15 @@ class RooflineView:
             label_offset="32px",
             tick_format="~g",
         )
-        self.y_axis = bqplot.Axis(
-            scale=self.y_scale, label="FLOP/s", label_offset="44px", orientation="vertical", tick_format="~s"
-        )
+        self.y_axis = bqplot.Axis(scale=self.y_scale, label="FLOP/s", label_offset="44px", tick_format="~s")
+        self.y_axis.orientation = "vertical"
         for axis in (self.x_axis, self.y_axis):
             axis.grid_lines, axis.grid_color, axis.label_color = "solid", "rgba(128, 128, 128, 0.22)", INK
-        # The dots come last, the biggest first among them, so that the smaller ones can be hovered.
+        # Later marks lie on top: instructions (the biggest first), then the program, which is smaller than an
+        # instruction that takes all of its time, so that each can be hovered.
         self.figure = bqplot.Figure(
             marks=[
-                self.roofs, self.slopes, self.ridge, self.program, self.measured, self.ops,
+                self.roofs, self.slopes, self.ridge, self.ops, self.program, self.measured,
                 self.roof_labels, self.slope_labels, self.ridge_label,
                 self.program_label, self.measured_label,
             ],
@@ -186,24 +187,24 @@ class RooflineView:
         _write(self.ridge_label, [("ridge", x, bottom)])
 
     def _draw_labels(self, figure: RooflineFigure) -> None:
-        _write(self.roof_labels, [(line.label, line.x[1], line.y[1]) for line in figure.roofs])
-        # A slope is named a little way up, on its lower right side; a second one further up.
-        ups = [10.0 ** ((0.07 + 0.2 * n) * (figure.limits.right - figure.limits.left)) for n in range(2)]
+        """Names where nothing is in the way: above a roof, below a slope, beside a dot."""
+        left, span = figure.limits.left, figure.limits.right - figure.limits.left
+        program, measured = figure.program, figure.measured
+        place = (np.log10(program.x) - left) / span if program is not None else 0.0
+        far = place > 0.75  # then the roofs are named at their other end
+        _write(self.roof_labels, [(line.label, line.x[0 if far else 1], line.y[1]) for line in figure.roofs])
+        self.roof_labels.align, self.roof_labels.x_offset = ("start", 8) if far else ("end", -4)
+        ups = [10.0 ** ((0.12 + 0.2 * n) * span) for n in range(2)]
         named = zip(figure.slopes, ups, strict=False)
         _write(self.slope_labels, [(line.label, line.x[0] * up, line.y[0] * up) for line, up in named])
-        # Up and to the left of a dot nothing is in the way, below and to the right only lower roofs are.
-        span = figure.limits.right - figure.limits.left
-        for mark, dot, text in (
-            (self.program_label, figure.program, "program"),
-            (self.measured_label, figure.measured, "measured"),
-        ):
-            _write(mark, [(text, dot.x, dot.y)] if dot is not None else [])
-            if dot is None:
-                continue
-            place = (np.log10(dot.x) - figure.limits.left) / span
-            left = place > 0.15 if mark is self.program_label else place > 0.85
-            mark.align, mark.x_offset = ("end", -8) if left else ("start", 12)
-            mark.y_offset = -13 if left and mark is self.program_label else 4
+
+        _write(self.program_label, [] if program is None else [("program", program.x, program.y)])
+        _write(self.measured_label, [] if measured is None else [("measured", measured.x, measured.y)])
+        below = place < 0.15 or (program is not None and program.bound == COMMUNICATION and not far)
+        side = self.program_label
+        side.align, side.x_offset, side.y_offset = ("start", 14, 6) if below else ("end", -8, -13)
+        side = self.measured_label
+        side.align, side.x_offset = ("end", -12) if place > 0.85 else ("start", 12)
 
 
 def _draw_lines(mark: Any, lines: Iterable[Line]) -> None:

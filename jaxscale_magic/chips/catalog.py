@@ -129,7 +129,7 @@ _MERGED = ("matrix_flops", "runs_as", "figures", "facts")
 
 
 def _read(section: _Section, entry: Mapping[str, Any], base: Chip | None = None) -> Chip:
-    section.only("", entry, _FIELDS)
+    section.only("", entry, (*_FIELDS, "base", "replaces"))
     given: dict[str, Any] = {"title": section.chip, "aliases": (), "device_kinds": ()}
     given |= {key: _FIELDS[key](section, key, value) for key, value in entry.items()}
     if base is None:

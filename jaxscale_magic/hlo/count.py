@@ -18,7 +18,9 @@ from jaxscale_magic.hlo.traffic import FREE, instruction_bytes
 from jaxscale_magic.hlo.trips import loop_body, loop_condition, trip_count
 
 #: Opcodes that a fusion's label leaves out: they are how data gets to the arithmetic.
-_PLUMBING = frozenset("parameter constant tuple get-tuple-element bitcast broadcast copy reshape iota".split())
+_PLUMBING = frozenset(
+    ["parameter", "constant", "tuple", "get-tuple-element", "bitcast", "broadcast", "copy", "reshape", "iota"]
+)
 
 
 @dataclass(slots=True)

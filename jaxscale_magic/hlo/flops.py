@@ -38,8 +38,30 @@ ARITHMETIC = {
 }
 #: Elementwise functions that hardware evaluates as a series or in a unit of its own: one FLOP, one evaluation.
 TRANSCENDENTAL = frozenset(
-    "acos acosh asin asinh atan2 atanh cbrt cosine cosh erf exponential exponential-minus-one log log-plus-one "
-    "logistic power rsqrt sine sinh sqrt tan tanh".split()
+    [
+        "acos",
+        "acosh",
+        "asin",
+        "asinh",
+        "atan2",
+        "atanh",
+        "cbrt",
+        "cosine",
+        "cosh",
+        "erf",
+        "exponential",
+        "exponential-minus-one",
+        "log",
+        "log-plus-one",
+        "logistic",
+        "power",
+        "rsqrt",
+        "sine",
+        "sinh",
+        "sqrt",
+        "tan",
+        "tanh",
+    ]
 )
 #: `PrecisionConfig.operand_precision` -> the suffix of the dtype under which the FLOPs are counted.
 _PRECISION_SUFFIX = {1: ":high", 2: ":highest"}

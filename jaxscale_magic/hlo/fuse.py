@@ -19,14 +19,52 @@ CHEAP = (
     frozenset(ARITHMETIC)
     | TRANSCENDENTAL
     | frozenset(
-        "and or xor not shift-left shift-right-logical shift-right-arithmetic compare select is-finite convert "
-        "bitcast bitcast-convert broadcast reshape transpose reverse iota slice dynamic-slice gather pad "
-        "concatenate complex real imag copy popcnt count-leading-zeros stochastic-convert".split()
+        [
+            "and",
+            "or",
+            "xor",
+            "not",
+            "shift-left",
+            "shift-right-logical",
+            "shift-right-arithmetic",
+            "compare",
+            "select",
+            "is-finite",
+            "convert",
+            "bitcast",
+            "bitcast-convert",
+            "broadcast",
+            "reshape",
+            "transpose",
+            "reverse",
+            "iota",
+            "slice",
+            "dynamic-slice",
+            "gather",
+            "pad",
+            "concatenate",
+            "complex",
+            "real",
+            "imag",
+            "copy",
+            "popcnt",
+            "count-leading-zeros",
+            "stochastic-convert",
+        ]
     )
 )
 #: Kernels that take cheap producers in as they read their operands.
 ABSORBING = frozenset(
-    "dot convolution reduce reduce-window scatter dynamic-update-slice ragged-dot select-and-scatter".split()
+    [
+        "dot",
+        "convolution",
+        "reduce",
+        "reduce-window",
+        "scatter",
+        "dynamic-update-slice",
+        "ragged-dot",
+        "select-and-scatter",
+    ]
 )
 #: Kernels that apply a cheap consumer to their result before they write it.
 EPILOGUE = frozenset({"dot", "convolution", "ragged-dot"})

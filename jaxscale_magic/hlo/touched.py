@@ -32,7 +32,8 @@ def compulsory_bytes(module: Module, trips: Trips) -> int:
     for parameter in module.entry.parameters.values():
         if parameter.shape.elements:
             read += sum(
-                reader.read(parameter, k, part, top, _DEPTH) for k, part in enumerate(parameter.shape.elements)
+                reader.read(parameter, k, part, top, _DEPTH)
+                for k, part in enumerate(parameter.shape.elements)
             )
         else:
             read += reader.read(parameter, None, parameter.shape, top, _DEPTH)
@@ -142,7 +143,8 @@ class _Reader:
 
 def _handed_on(body: Computation, element: int) -> bool:
     """Whether element `element` of a loop's state comes out as the buffer it went in: unchanged, or updated in
-    place."""
+    place.
+    """
     root = body.root
     if root.opcode != "tuple" or element >= len(root.operands):
         return False

@@ -12,10 +12,33 @@ from jaxscale_magic.hlo.graph import HBM, Computation, Instruction, Module, Shap
 
 #: Instructions that move nothing: names for values, or work done by the computations that they call.
 FREE = frozenset(
-    "parameter constant tuple get-tuple-element bitcast after-all add-dependency opt-barrier "
-    "optimization-barrier partition-id replica-id while call conditional async-start async-update async-done "
-    "copy-done all-gather-done all-reduce-done collective-permute-done send-done recv-done domain "
-    "get-dimension-size".split()
+    [
+        "parameter",
+        "constant",
+        "tuple",
+        "get-tuple-element",
+        "bitcast",
+        "after-all",
+        "add-dependency",
+        "opt-barrier",
+        "optimization-barrier",
+        "partition-id",
+        "replica-id",
+        "while",
+        "call",
+        "conditional",
+        "async-start",
+        "async-update",
+        "async-done",
+        "copy-done",
+        "all-gather-done",
+        "all-reduce-done",
+        "collective-permute-done",
+        "send-done",
+        "recv-done",
+        "domain",
+        "get-dimension-size",
+    ]
 )
 #: Views of the same bytes inside a fusion: what is done to their result is done to their operand.
 VIEWS = frozenset({"bitcast", "reshape", "copy", "transpose", "convert", "get-tuple-element", "reverse"})
@@ -88,9 +111,7 @@ def _fusion_bytes(instruction: Instruction, computation: Computation, module: Mo
     for number, parameter in fused.parameters.items():
         outside = computation.operand(instruction, number).shape
         total += _on_hbm(outside, read_inside(parameter, fused, module))
-    return total + sum(
-        _on_hbm(shape, nbytes) for shape, nbytes in _results(fused, instruction.shape, module)
-    )
+    return total + sum(_on_hbm(shape, nbytes) for shape, nbytes in _results(fused, instruction.shape, module))
 
 
 def read_inside(parameter: Instruction, fused: Computation, module: Module) -> int:

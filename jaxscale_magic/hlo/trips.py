@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from jaxscale_magic.hlo.graph import Computation, Instruction, Module
 
 #: Opcodes that hand their only operand on unchanged.
-_TRANSPARENT = frozenset({"copy", "bitcast", "reshape", "copy-start", "copy-done", "convert", "optimization-barrier"})
+_TRANSPARENT = frozenset(
+    {"copy", "bitcast", "reshape", "copy-start", "copy-done", "convert", "optimization-barrier"}
+)
 _FLIPPED = {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE", "NE": "NE", "EQ": "EQ"}
 _NEGATED = {"LT": "GE", "LE": "GT", "GT": "LE", "GE": "LT", "NE": "EQ", "EQ": "NE"}
 #: No nest of fusions, calls and tuples in a real module is deeper.
@@ -165,7 +167,9 @@ def _linear(scope: _Scope, instruction: Instruction, module: Module, depth: int)
         argument = scope.outer.computation.operand(scope.caller, instruction.proto.parameter_number)
         return _linear(scope.outer, argument, module, depth - 1)
     if opcode == "get-tuple-element":
-        return _element(scope, computation.operand(instruction, 0), instruction.proto.tuple_index, module, depth)
+        return _element(
+            scope, computation.operand(instruction, 0), instruction.proto.tuple_index, module, depth
+        )
     return None
 
 

@@ -155,7 +155,8 @@ class RooflineReport:
 
     def on(self, chip: Chip) -> RooflineReport:
         """The same module priced on another chip: a what-if without compiling again, measurement and advice
-        dropped, since they belong to the chip they were made for."""
+        dropped, since they belong to the chip they were made for.
+        """
         fit = self.fit
         if fit is not None:
             capacity = chip.per_device().hbm_bytes
@@ -223,9 +224,7 @@ class RooflineReport:
 
         return report_text(self)
 
-    def _repr_mimebundle_(
-        self, include: Any = None, exclude: Any = None, **kwargs: Any
-    ) -> Mapping[str, Any]:
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None, **kwargs: Any) -> Mapping[str, Any]:
         from jaxscale_magic.report.bundle import mimebundle
 
         return mimebundle(self)

@@ -109,7 +109,9 @@ def compile_standing_in(traced: Any, chip_title: str) -> CompiledModule:
 def _dumped(folder: str) -> bytes | None:
     marker = f".after_{_STANDIN_PASS}."
     names = sorted(name for name in os.listdir(folder) if marker in name and name.endswith(".pb"))
-    names = names or sorted(name for name in os.listdir(folder) if name.endswith("before_optimizations.hlo.pb"))
+    names = names or sorted(
+        name for name in os.listdir(folder) if name.endswith("before_optimizations.hlo.pb")
+    )
     if not names:
         return None
     with open(os.path.join(folder, names[0]), "rb") as file:

@@ -568,6 +568,7 @@ GOOD = 'kind = "gpu"\nhbm_bandwidth = 1e12\nmatrix_flops = { bf16 = 1e14 }\n'
 BAD = [
     # text of the file, what the sentence says
     ("[x", "mine.toml is not valid TOML"),
+    ("[x]\nbas = 'v5e'", r"\[x\]: unknown key 'bas'; known here: base"),
     ("x = 1", r"\[x\]: a table is needed, not 1"),
     ("[x]\n" + GOOD + "hbm_bandwith = 1", r"\[x\]: unknown key 'hbm_bandwith'; known here: hbm_bandwidth"),
     ('[x]\nkind = "gpu"\nmatrix_flops = { bf16 = 1e14 }', r"\[x\], hbm_bandwidth: missing"),

@@ -1,0 +1,149 @@
+"""Reports as HTML: a self-contained fragment without script, and whole pages.
+
+It reads right where styles are stripped (tables, headings and `details` carry it) and on dark pages (text takes
+the page's own colour).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+from jaxscale_magic.report.build import build
+from jaxscale_magic.report.escaping import for_html
+from jaxscale_magic.report.palette import colour
+from jaxscale_magic.report.parts import Bars, Chart, Facts, Headline, More, Note, Part, Table
+from jaxscale_magic.report.record import RooflineReport
+from jaxscale_magic.report.svg import chart_svg
+
+_MARKS = {"warning": "⚠ ", "advice": "→ ", "note": ""}
+_CELL = "padding:1px 10px 1px 0;border:none;background:transparent"
+
+
+def report_html(report: RooflineReport, *, remark: str = "") -> str:
+    """The report as a fragment; `remark` is one more line below it."""
+    body = "".join(_html(part) for part in build(report))
+    if remark:
+        body += _html(Note("note", remark))
+    return (
+        '<div class="jaxscale-report" style="max-width:52em;line-height:1.4;font-size:14px">'
+        + body
+        + "</div>"
+    )
+
+
+def report_page(report: RooflineReport) -> str:
+    """The report as a whole page."""
+    return reports_page([report])
+
+
+def reports_page(reports: Sequence[RooflineReport]) -> str:
+    """Several reports below one another as a whole page."""
+    title = for_html(reports[0].title if reports else "jaxscale-magic")
+    style = "body{font-family:system-ui,sans-serif;margin:2em auto;max-width:56em;padding:0 1em;color-scheme:light dark}"
+    rule = '<hr style="margin:2em 0;opacity:.3">'
+    return (
+        '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{title}</title><style>{style}</style></head><body>"
+        + rule.join(report_html(report) for report in reports)
+        + "</body></html>"
+    )
+
+
+@functools.singledispatch
+def _html(part: Part) -> str:
+    raise TypeError(f"no HTML rendering for {type(part).__name__}")
+
+
+@_html.register
+def _(part: Headline) -> str:
+    return (
+        f'<h3 style="margin:0 0 2px;padding-left:8px;border-left:6px solid {colour(part.tone)}">'
+        f"{for_html(part.text)}</h3>"
+        f'<p style="margin:0 0 8px">{for_html(part.below, limit=400)}</p>'
+    )
+
+
+@_html.register
+def _(part: Bars) -> str:
+    rows = []
+    for bar in part.bars:
+        width = max(0.3, 100 * bar.fraction) if bar.fraction else 0
+        fill = (
+            f'<svg width="100%" height="12" role="img" aria-label="{for_html(bar.label)}: {for_html(bar.value)}">'
+            f'<rect width="{width:.1f}%" height="12" rx="2" fill="{colour(bar.tone)}"/></svg>'
+        )
+        rows.append(
+            f'<tr style="background:transparent"><th style="{_CELL};text-align:left;font-weight:normal">'
+            f"{for_html(bar.label)}</th>"
+            f'<td style="{_CELL};text-align:right;white-space:nowrap" title="{for_html(bar.exact)}">'
+            f'{for_html(bar.value)}</td><td style="{_CELL};width:70%">{fill}</td></tr>'
+        )
+    return f'<table style="border:none;width:100%;margin:0 0 8px">{"".join(rows)}</table>'
+
+
+@_html.register
+def _(part: Table) -> str:
+    head = "".join(
+        f'<th style="{_CELL};text-align:{_side(part, k)}">{for_html(column)}</th>'
+        for k, column in enumerate(part.columns)
+    )
+    rows = []
+    for number, row in enumerate(part.rows):
+        tone = part.tones[number] if part.tones else ""
+        cells = "".join(
+            f'<td style="{_CELL};text-align:{_side(part, k)}{_tone(part, k, tone)}">{_cell(part, k, cell)}</td>'
+            for k, cell in enumerate(row)
+        )
+        rows.append(f'<tr style="background:transparent">{cells}</tr>')
+    return (
+        f'<p style="margin:8px 0 2px"><b>{for_html(part.title)}</b></p><table style="border:none;margin:0 0 8px">'
+        f'<thead><tr style="background:transparent">{head}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
+    )
+
+
+def _side(part: Table, column: int) -> str:
+    return "right" if column in part.right else "left"
+
+
+def _tone(part: Table, column: int, tone: str) -> str:
+    return f";color:{colour(tone)};font-weight:bold" if part.columns[column] == "bound" and tone else ""
+
+
+def _cell(part: Table, column: int, cell: str) -> str:
+    shown = for_html(cell)
+    return f"<bdi><code>{shown}</code></bdi>" if part.columns[column] in ("code", "instruction") else shown
+
+
+@_html.register
+def _(part: Facts) -> str:
+    rows = "".join(
+        f'<tr style="background:transparent"><th style="{_CELL};text-align:left;font-weight:normal;opacity:.75;'
+        f'vertical-align:top;white-space:nowrap">{for_html(name)}</th>'
+        f'<td style="{_CELL};text-align:left">{for_html(value, limit=2000)}</td></tr>'
+        for name, value in part.facts
+    )
+    return f'<table style="border:none;margin:4px 0 8px">{rows}</table>'
+
+
+@_html.register
+def _(part: Note) -> str:
+    tone = {"warning": "memory", "advice": "communication"}.get(part.kind)
+    border = (
+        f";border-left:3px solid {colour(tone)};padding-left:8px" if tone else ";opacity:.8;font-size:90%"
+    )
+    return (
+        f'<p style="margin:3px 0{border}">{_MARKS[part.kind]}<bdi>{for_html(part.text, limit=2000)}</bdi></p>'
+    )
+
+
+@_html.register
+def _(part: Chart) -> str:
+    return f'<div style="margin:4px 0">{chart_svg(part)}</div>'
+
+
+@_html.register
+def _(part: More) -> str:
+    inside = "".join(_html(inner) for inner in part.parts)
+    return f"<details><summary>{for_html(part.summary)}</summary>{inside}</details>"
