@@ -217,7 +217,8 @@ def _saving(rule_name: str, situation: Situation, changed: Verdict | None, what:
     if changed is None:
         return None
     before, after = roof_time(situation.verdict), roof_time(changed)
-    if not before or (before - after) / before < WORTH:
+    taken = situation.measured.minimum if situation.measured else before
+    if not before or before - after < WORTH * max(before, taken):
         return None
     bound = "" if changed.bound == situation.verdict.bound else f" and {changed.bound}-bound"
     text = (

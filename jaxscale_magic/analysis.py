@@ -23,7 +23,7 @@ from jaxscale_magic.jax_internals import text_to_module_bytes
 from jaxscale_magic.report.record import Fit, RooflineReport, Target
 from jaxscale_magic.roofline import Verdict, price
 from jaxscale_magic.targets.compile import CompiledModule, compile_here, compile_standing_in
-from jaxscale_magic.timing import Measured
+from jaxscale_magic.timing import Effort, measure
 from jaxscale_magic.useful_flops import useful_flops
 
 #: Seconds that re-tracing for advice may take in all, and how many programs it may compile.
@@ -107,10 +107,10 @@ def analyze(captured: Captured, options: Options) -> Analysis:
     ran = compile_here(captured.traced) if here or not captured.abstract else None
     judged = ran if here and ran is not None else compile_standing_in(captured.traced, target_chip.title)
     cost, ops = _count(judged, captured)
-    outputs, first_run = _run(captured, ran)
+    outputs = _run(captured, ran)
     report = _report(captured, judged, target_chip, cost, ops, here)
     if here and options.measure and ran is not None and not captured.abstract:
-        report = _timed(report, captured, ran, options, first_run)
+        report = _timed(report, captured, ran, options)
     report = replace(report, notes=(*_warnings(report, captured), *report.notes))
     if options.advise and captured.retrace is not None:
         report = replace(report, advice=advise(_situation(report, captured, judged, options)))
@@ -142,15 +142,13 @@ def _count(compiled: CompiledModule, captured: Captured) -> tuple[Cost, tuple[Op
     return count_module(module, captured.files, fused_traffic())
 
 
-def _run(captured: Captured, compiled: CompiledModule | None) -> tuple[Any, float | None]:
-    """The program's outputs and how long the first run took; shapes where it cannot be run."""
+def _run(captured: Captured, compiled: CompiledModule | None) -> Any:
+    """The program's output leaves; shapes where it cannot be run."""
     if captured.abstract or compiled is None:
         shapes = jax.tree.leaves(captured.traced.out_info)
-        return [jax.ShapeDtypeStruct(s.shape, s.dtype) for s in shapes], None
+        return [jax.ShapeDtypeStruct(s.shape, s.dtype) for s in shapes]
     args, kwargs = _spared(captured)
-    start = time.perf_counter()
-    outputs = jax.block_until_ready(compiled.executable(*args, **kwargs))
-    return outputs, time.perf_counter() - start
+    return jax.block_until_ready(compiled.executable(*args, **kwargs))
 
 
 def _spared(captured: Captured) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -207,10 +205,10 @@ def _timed(
     captured: Captured,
     compiled: CompiledModule,
     options: Options,
-    first_run: float | None,
 ) -> RooflineReport:
     """The report with its measurement; a calibration that a run beats is taken again."""
-    measured = _measure(captured, compiled, options, first_run)
+    effort = Effort(loops=options.loops, repeats=options.repeats, budget=options.budget)
+    measured = measure(compiled.executable, captured.traced, captured.args, captured.kwargs, effort)
     report = replace(report, measured=measured)
     if report.target.chip.kind == "cpu" and measured.minimum < TOO_FAST * report.time.lower:
         from jaxscale_magic.chips.host import recalibrate_host
@@ -222,12 +220,6 @@ def _timed(
             verdict=price(report.cost, report.module_ops, chip),
         )
     return report
-
-
-def _measure(
-    captured: Captured, compiled: CompiledModule, options: Options, first_run: float | None
-) -> Measured:
-    raise NotImplementedError
 
 
 def _warnings(report: RooflineReport, captured: Captured) -> list[str]:

@@ -187,6 +187,8 @@ def capture_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: di
         CellError: the call cannot be traced.
     """
     name = getattr(function, "__name__", type(function).__name__)
+    title = f"{name}({', '.join(_described(arg) for arg in args)})"
+    labels = _call_labels(function, args, kwargs)
     jitted = hasattr(function, "trace") and hasattr(function, "lower")
     if not jitted:
         function, args, kwargs = _arrays_only(function, args, kwargs)
@@ -213,12 +215,12 @@ def capture_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: di
         return jax.jit(again).trace(*specs)
 
     return Captured(
-        title=f"{name}({', '.join(_described(arg) for arg in args)})",
+        title=title,
         traced=traced,
         args=dynamic,
         kwargs=keywords,
         abstract=any(is_abstract(leaf) for leaf in leaves),
-        names=tuple(_call_names(function, dynamic, keywords)),
+        names=tuple(labels.get(id(leaf), f"input {k}") for k, leaf in enumerate(leaves)),
         retrace=retrace,
     )
 
@@ -267,21 +269,18 @@ def _described(arg: Any) -> str:
     return text if len(text) <= 40 else text[:37] + "..."
 
 
-def _call_names(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[str]:
-    """A label for each flat input of a call, after the function's own parameters where they are known."""
+def _call_labels(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[int, str]:
+    """A label for each leaf of a call's arguments, by identity, after the function's own parameters."""
     try:
-        parameters = list(inspect.signature(function).parameters)
+        bound = inspect.signature(function).bind(*args, **kwargs).arguments
     except (TypeError, ValueError):
-        parameters = []
-    for path, _ in jax.tree_util.tree_leaves_with_path((args, kwargs)):
-        if getattr(path[0], "idx", None) == 0:
-            number = path[1].idx
-            name = parameters[number] if number < len(parameters) else f"argument {number}"
-            if name == "given":  # a function whose arrays were picked out by us
-                name = f"argument {number}"
-            yield name + jax.tree_util.keystr(path[2:])
-        else:
-            yield str(getattr(path[1], "key", "")) + jax.tree_util.keystr(path[2:])
+        bound = {f"argument {number}": arg for number, arg in enumerate(args)} | kwargs
+    return {
+        id(leaf): name + jax.tree_util.keystr(path)
+        for name, value in bound.items()
+        for path, leaf in jax.tree_util.tree_leaves_with_path(value)
+    }
+
 
 
 class _CellRun:

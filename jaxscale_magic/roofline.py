@@ -191,7 +191,7 @@ def price(cost: Cost, ops: Sequence[OpCost], chip: Chip) -> Verdict:
         bound=bound_of(compute, memory, comms),
         min_bound=bound_of(compute, min_memory, comms),
         intensity=cost.total_flops / cost.hbm_bytes if cost.hbm_bytes else None,
-        ridge=_ridge(cost, compute, device),
+        ridge=_ridge(cost, compute, memory),
         ops=_ranked(priced_ops),
         lines=_ranked(priced_lines),
         notes=tuple(_unpriced(cost, device)),
@@ -208,11 +208,11 @@ def _comms_time(cost: Cost) -> float | None:
     return total
 
 
-def _ridge(cost: Cost, compute: float | None, chip: Chip) -> float | None:
-    """FLOP/byte at which this program's own mix of dtypes takes as long as its bytes."""
-    if not compute:
+def _ridge(cost: Cost, compute: float | None, memory: float) -> float | None:
+    """FLOP/byte at which this program's own mix of dtypes takes as long as its bytes do."""
+    if not compute or not cost.hbm_bytes:
         return None
-    return cost.total_flops / compute / chip.hbm_bandwidth.value
+    return cost.total_flops / compute * memory / cost.hbm_bytes
 
 
 def _unpriced(cost: Cost, chip: Chip) -> list[str]:

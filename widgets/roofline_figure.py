@@ -11,10 +11,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from jaxscale_magic.widgets.roofline_marks import BOTTOM, LEFT, RIGHT, Dot, Limits, Line, RooflineFigure
-from jaxscale_magic.widgets.roofline_text import measured_hover, op_hover, program_hover, rate
+from jaxscale_magic.widgets.roofline_text import measured_hover, op_hover, program_hover
 
 from jaxscale_magic.chips.record import Chip
 from jaxscale_magic.errors import ChipError
+from jaxscale_magic.quantity import byte_rate, flop_rate
 from jaxscale_magic.report.record import RooflineReport
 from jaxscale_magic.roofline import Priced, bound_of, memory_time
 
@@ -160,7 +161,7 @@ def _limits(points: list[_Point], peaks: list[float], bandwidth: float) -> Limit
 
 def _roof(label: str, peak: float, bandwidth: float, limits: Limits) -> Line:
     ridge = max(peak / bandwidth, 10.0**limits.left)
-    return Line(label=f"{label} {rate(peak, 'FLOP/s')}", x=(ridge, 10.0**limits.right), y=(peak, peak))
+    return Line(label=f"{label} {flop_rate(peak)}", x=(ridge, 10.0**limits.right), y=(peak, peak))
 
 
 def _end_of_slope(
@@ -188,7 +189,7 @@ def _slopes(device: Chip, bandwidth: float, right: float, limits: Limits) -> tup
         lines.append((own, "memory alone"))
     left = 10.0**limits.left
     return tuple(
-        Line(label=f"{name} {rate(speed, 'B/s')}", x=(left, right), y=(speed * left, speed * right))
+        Line(label=f"{name} {byte_rate(speed)}", x=(left, right), y=(speed * left, speed * right))
         for speed, name in lines
     )
 

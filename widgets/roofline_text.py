@@ -6,44 +6,14 @@ Numbers come from the report as they are; nothing is computed but their spelling
 from __future__ import annotations
 
 from collections.abc import Iterable
-from html import escape
 
+from jaxscale_magic.quantity import byte_rate, flop_rate, flops, intensity, nbytes, percent, seconds
+from jaxscale_magic.report.escaping import for_html, plain
 from jaxscale_magic.report.record import RooflineReport
 from jaxscale_magic.roofline import Priced
 
-#: Longest piece of a user's or a module's text that is shown.
-LONGEST = 90
-
-_PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
-_SMALL = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
-
-
-def rate(value: float, unit: str) -> str:
-    """Three digits with a prefix: 1.97e14 FLOP/s is "197 TFLOP/s"."""
-    scale, prefix = next(((s, p) for s, p in _PREFIXES if abs(value) >= s * 0.9995), (1.0, ""))
-    return f"{value / scale:.3g} {prefix}{unit}"
-
-
-def duration(seconds: float) -> str:
-    """Three digits in s, ms, µs or ns."""
-    if not seconds:
-        return "0 s"
-    scale, unit = next(((s, u) for s, u in _SMALL if seconds >= s * 0.9995), _SMALL[-1])
-    value = seconds / scale
-    return f"{value:.0f} {unit}" if value >= 1000 else f"{value:.3g} {unit}"
-
-
-def density(value: float | None) -> str:
-    """An arithmetic intensity."""
-    if value is None:
-        return "no bytes moved"
-    return f"{value:,.0f} FLOP/byte" if value >= 1000 else f"{value:.3g} FLOP/byte"
-
-
-def shortened(text: str) -> str:
-    """At most `LONGEST` characters on one line."""
-    text = " ".join(text.split())
-    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+#: Longest piece of a user's or a module's text that a hover text shows, and the longest remark.
+LONGEST, LONGEST_REMARK = 90, 600
 
 
 def program_hover(report: RooflineReport) -> str:
@@ -51,8 +21,8 @@ def program_hover(report: RooflineReport) -> str:
     work = report.cost
     return "\n".join(
         [
-            shortened(report.title) or "the program",
-            f"{report.bound}-bound: {duration(report.time.lower)} at best",
+            plain(report.title, limit=LONGEST) or "the program",
+            f"{report.bound}-bound: {seconds(report.time.lower)} at best",
             _amounts(work.total_flops, work.hbm_bytes, report.intensity),
         ]
     )
@@ -62,55 +32,59 @@ def measured_hover(report: RooflineReport) -> str:
     """What the measured point says; "" without a measurement."""
     if report.measured is None:
         return ""
-    seconds = report.measured.minimum
-    lines = [f"measured: {duration(seconds)}, the fastest of {report.measured.runs}"]
-    if seconds:
-        achieved = rate(report.cost.total_flops / seconds, "FLOP/s")
-        moved = rate(report.cost.hbm_bytes / seconds, "B/s")
-        lines += [f"achieved: {achieved}, {moved}", f"{report.share_of_bound:.0%} of what the chip allows"]
+    minimum = report.measured.minimum
+    lines = [f"measured: {seconds(minimum)}, the fastest of {report.measured.runs}"]
+    if minimum:
+        achieved = flop_rate(report.cost.total_flops / minimum)
+        moved = byte_rate(report.cost.hbm_bytes / minimum)
+        lines += [
+            f"achieved: {achieved}, {moved}",
+            f"{percent(report.share_of_bound)} of what the chip allows",
+        ]
     return "\n".join(lines)
 
 
 def op_hover(op: Priced) -> str:
     """What an instruction's dot says."""
-    lines = [shortened(op.label)]
+    lines = [plain(op.label, limit=LONGEST)]
     if op.source is not None:
-        lines.append(shortened(f"line {op.source.line}: {op.source.text}".rstrip(": ")))
+        lines.append(plain(f"line {op.source.line}: {op.source.text.strip()}".rstrip(": "), limit=LONGEST))
     times = "" if op.count == 1 else f", in {op.count:,} runs"
-    lines.append(f"{duration(op.time)}{times}, {op.share:.0%} of the time, {op.bound}-bound")
+    lines.append(f"{seconds(op.time)}{times}, {percent(op.share)} of the time, {op.bound}-bound")
     lines.append(_amounts(op.work.matrix_flops + op.work.vector_flops, op.work.hbm_bytes, op.intensity))
     return "\n".join(lines)
 
 
-def _amounts(flops: int, nbytes: int, intensity: float | None) -> str:
-    return f"{rate(flops, 'FLOP')}, {rate(nbytes, 'B')}, {density(intensity)}"
+def _amounts(work: int, moved: int, density: float | None) -> str:
+    dense = "no bytes moved" if density is None else intensity(density)
+    return f"{flops(work)}, {nbytes(moved)}, {dense}"
 
 
 def headline(report: RooflineReport, notes: Iterable[str] = ()) -> str:
     """The verdict beside the chart, as an HTML fragment: bound, times, intensity and ridge, measurement."""
     times = report.time
     rows = [
-        ("compute", "unknown" if times.compute is None else duration(times.compute)),
-        ("memory", duration(times.memory)),
+        ("compute", "unknown" if times.compute is None else seconds(times.compute)),
+        ("memory", seconds(times.memory)),
         ("communication", _comms(report)),
-        ("at best", duration(times.lower)),
+        ("at best", seconds(times.lower)),
     ]
     if report.measured is not None:
         times_bound = f" ({report.measured.minimum / times.lower:.3g}× the bound)" if times.lower else ""
-        rows.append(("measured", duration(report.measured.minimum) + times_bound))
+        rows.append(("measured", seconds(report.measured.minimum) + times_bound))
     cells = "".join(
-        f'<div style="min-width:6.5em"><div style="opacity:.75">{escape(name)}</div>'
-        f"<div><b>{escape(value)}</b></div></div>"
+        f'<div style="min-width:4.5em"><div style="opacity:.75">{for_html(name)}</div>'
+        f"<div><b>{for_html(value)}</b></div></div>"
         for name, value in rows
     )
     stands_in = report.target.stands_in
     remarks = [f"{stands_in[:1].upper()}{stands_in[1:].rstrip('.')}."] if stands_in else []
     remarks += [*report.verdict.notes, *notes]
-    small = "".join(f"<li>{escape(remark)}</li>" for remark in dict.fromkeys(remarks))
+    small = "".join(f"<li>{for_html(remark, limit=LONGEST_REMARK)}</li>" for remark in dict.fromkeys(remarks))
     return (
         '<div class="jaxscale-headline" style="line-height:1.4;color:var(--jp-content-font-color1,inherit)">'
-        f'<div style="font-size:1.15em">{escape(verdict_line(report))}</div>'
-        f'<div style="display:flex;flex-wrap:wrap;gap:.3em 1.6em;margin:.4em 0">{cells}</div>'
+        f'<div style="font-size:1.15em">{for_html(verdict_line(report), limit=LONGEST_REMARK)}</div>'
+        f'<div style="display:flex;flex-wrap:wrap;gap:.3em 1.3em;margin:.4em 0">{cells}</div>'
         + (f'<ul style="margin:0 0 .3em;padding-left:1.2em;opacity:.85">{small}</ul>' if small else "")
         + "</div>"
     )
@@ -129,11 +103,11 @@ def verdict_line(report: RooflineReport) -> str:
     if report.intensity is None:
         return f"{bound}: no bytes moved, only arithmetic."
     if report.ridge is None:
-        return f"{bound}: {density(report.intensity)}."
-    return f"{bound}: {density(report.intensity)}, ridge at {density(report.ridge)}."
+        return f"{bound}: {intensity(report.intensity)}."
+    return f"{bound}: {intensity(report.intensity)}, ridge at {intensity(report.ridge)}."
 
 
 def _comms(report: RooflineReport) -> str:
     if not report.cost.collectives:
         return "none"
-    return "unknown" if report.time.comms is None else duration(report.time.comms)
+    return "unknown" if report.time.comms is None else seconds(report.time.comms)

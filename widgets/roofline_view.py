@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import ExitStack
-from html import escape
 from typing import Any
 
 import bqplot
@@ -19,13 +18,12 @@ from jaxscale_magic.widgets.roofline_marks import Dot, Limits, Line, RooflineFig
 from jaxscale_magic.widgets.roofline_text import headline
 
 from jaxscale_magic.chips import Chip, chips
+from jaxscale_magic.report.palette import colour
 from jaxscale_magic.report.record import RooflineReport
 from jaxscale_magic.roofline import COMMUNICATION, COMPUTE, MEMORY
 
-COLOURS = {COMPUTE: "#d97706", MEMORY: "#2f80c8", COMMUNICATION: "#9b59b6"}
-MEASURED = "#2e9e5b"
 INK = "var(--jp-content-font-color1, #808080)"
-FAINT = "#8a8a8a"
+MEASURED, FAINT = colour("measured"), colour("neutral")
 #: Area in square pixels of a dot that takes all of the time, and the least share that is drawn as such.
 WHOLE_AREA, LEAST_SHARE = 700, 0.06
 
@@ -84,8 +82,8 @@ class RooflineView:
         scales = {"x": self.x_scale, "y": self.y_scale}
         sized = {**scales, "size": bqplot.LinearScale(min=0, max=1)}
 
-        def lines(colour: str, **style: Any) -> Any:
-            return bqplot.Lines(scales=scales, colors=[colour], **style)
+        def lines(stroke: str, **style: Any) -> Any:
+            return bqplot.Lines(scales=scales, colors=[stroke], **style)
 
         def dots(**style: Any) -> Any:
             tooltip = bqplot.Tooltip(fields=["name"], show_labels=False)
@@ -102,14 +100,14 @@ class RooflineView:
                 **style,
             )
 
-        def labels(colour: str, align: str, x: int, y: int, weight: str = "normal") -> Any:
+        def labels(fill: str, align: str, x: int, y: int, weight: str = "normal") -> Any:
             return bqplot.Label(
-                x=[], y=[], text=[], scales=scales, colors=[colour], align=align, x_offset=x, y_offset=y,
+                x=[], y=[], text=[], scales=scales, colors=[fill], align=align, x_offset=x, y_offset=y,
                 default_size=12, font_weight=weight, apply_clip=False,
             )  # fmt: skip
 
-        self.roofs = lines(COLOURS[COMPUTE], stroke_width=2.5)
-        self.slopes = lines(COLOURS[MEMORY], stroke_width=2.5, opacities=[1.0, 0.45])
+        self.roofs = lines(colour(COMPUTE), stroke_width=2.5)
+        self.slopes = lines(colour(MEMORY), stroke_width=2.5, opacities=[1.0, 0.45])
         self.ridge = lines(FAINT, stroke_width=1.2, line_style="dashed")
         self.ops = dots(scales=sized, default_size=WHOLE_AREA, opacities=[0.6])
         self.program = dots(scales=scales, default_size=230, stroke_width=2)
@@ -192,7 +190,13 @@ class RooflineView:
         program, measured = figure.program, figure.measured
         place = (np.log10(program.x) - left) / span if program is not None else 0.0
         far = place > 0.75  # then the roofs are named at their other end
-        _write(self.roof_labels, [(line.label, line.x[0 if far else 1], line.y[1]) for line in figure.roofs])
+        tall = figure.limits.top - figure.limits.bottom
+        names, above = [], np.inf
+        for line in figure.roofs:  # a roof close under another one is named below itself
+            close = np.log10(above / line.y[0]) < 0.06 * tall
+            names.append((line.label, line.x[0 if far else 1], line.y[0] * 10 ** (-0.065 * tall * close)))
+            above = line.y[0]
+        _write(self.roof_labels, names)
         self.roof_labels.align, self.roof_labels.x_offset = ("start", 8) if far else ("end", -4)
         ups = [10.0 ** ((0.12 + 0.2 * n) * span) for n in range(2)]
         named = zip(figure.slopes, ups, strict=False)
@@ -214,7 +218,7 @@ def _draw_lines(mark: Any, lines: Iterable[Line]) -> None:
         mark.x, mark.y = np.array([line.x for line in pairs]), np.array([line.y for line in pairs])
 
 
-def _draw_dots(mark: Any, dots: Iterable[Dot | None], colour: str = "") -> None:
+def _draw_dots(mark: Any, dots: Iterable[Dot | None], fixed: str = "") -> None:
     present = [dot for dot in dots if dot is not None]
     mark.visible = bool(present)
     mark.x, mark.y = np.array([dot.x for dot in present]), np.array([dot.y for dot in present])
@@ -222,7 +226,7 @@ def _draw_dots(mark: Any, dots: Iterable[Dot | None], colour: str = "") -> None:
     if "size" in mark.scales:
         mark.size = np.array([max(dot.share, LEAST_SHARE) for dot in present])
     if present:
-        mark.colors = [colour or COLOURS[dot.bound] for dot in present]
+        mark.colors = [fixed or colour(dot.bound) for dot in present]
 
 
 def _write(mark: Any, texts: list[tuple[str, float, float]]) -> None:
@@ -232,11 +236,11 @@ def _write(mark: Any, texts: list[tuple[str, float, float]]) -> None:
 
 def _legend() -> str:
     """What the colours and shapes mean."""
-    entries = [("●", colour, f"{name}-bound") for name, colour in COLOURS.items()]
+    entries = [("●", colour(name), f"{name}-bound") for name in (COMPUTE, MEMORY, COMMUNICATION)]
     entries.append(("◆", MEASURED, "measured"))
     spans = "".join(
-        f'<span style="white-space:nowrap"><span style="color:{colour}">{shape}</span> {escape(words)}</span>'
-        for shape, colour, words in entries
+        f'<span style="white-space:nowrap"><span style="color:{fill}">{shape}</span> {words}</span>'
+        for shape, fill, words in entries
     )
     return (
         '<div style="display:flex;flex-wrap:wrap;gap:0 1.4em;color:var(--jp-content-font-color1,inherit)">'

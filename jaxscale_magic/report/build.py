@@ -201,7 +201,8 @@ def _figures(report: RooflineReport) -> Facts:
         )
     if report.fit is not None:
         room = f" of {q.nbytes(report.fit.capacity)}" if report.fit.capacity else ""
-        facts.append(("memory", f"{q.nbytes(report.fit.peak)}{room} per device"))
+        beside = "" if report.fit.temporaries is not None else ", temporaries not counted"
+        facts.append(("memory", f"{q.nbytes(report.fit.peak)}{room} per device{beside}"))
     unknown = ", ".join(f"{entry.count} × {entry.name} ({entry.reason})" for entry in cost.unmodelled)
     facts.append(("not modelled", unknown or "nothing"))
     if report.target.compiler:
@@ -211,7 +212,7 @@ def _figures(report: RooflineReport) -> Facts:
 
 def _reached(report: RooflineReport) -> str:
     measured = report.measured
-    if measured is None:
+    if measured is None or not measured.minimum:
         return q.UNKNOWN
     rates = [q.byte_rate(report.cost.min_hbm_bytes / measured.minimum)]
     if report.cost.total_flops:
@@ -220,18 +221,20 @@ def _reached(report: RooflineReport) -> str:
 
 
 def roofs(report: RooflineReport) -> tuple[tuple[str, float], ...]:
-    """The roofs that matter to a program: its own dtypes', and bf16 and f32 where the chip has them."""
+    """The roofs that matter to a program: its own dtypes', and bf16 and f32 where the chip has them.
+
+    Dtypes with the same peak share one roof.
+    """
     chip = report.target.chip.per_device()
-    wanted = dict.fromkeys((*report.cost.flops, *(d for d in ("bf16", "f32") if d in chip.matrix_flops)))
-    found = []
-    for dtype in wanted:
+    names: dict[float, list[str]] = {}
+    for dtype in dict.fromkeys((*report.cost.flops, *(d for d in ("bf16", "f32") if d in chip.matrix_flops))):
         try:
-            found.append((dtype, chip.peak_flops(dtype)))
+            names.setdefault(chip.peak_flops(dtype), []).append(dtype)
         except ChipError:
             continue
     if not report.cost.flops and chip.vector_flops is not None:
-        found.append(("vector", chip.vector_flops.value))
-    return tuple(found)
+        names.setdefault(chip.vector_flops.value, []).append("vector")
+    return tuple((", ".join(dtypes), peak) for peak, dtypes in names.items())
 
 
 def dots(report: RooflineReport) -> tuple[Dot, ...]:
@@ -241,7 +244,7 @@ def dots(report: RooflineReport) -> tuple[Dot, ...]:
     if report.intensity and total and report.time.lower:
         roof = max(report.time.compute or 0.0, report.time.memory)
         found.append(Dot("the program at its roof", report.intensity, total / roof, 1.0, report.bound))
-        if report.measured is not None:
+        if report.measured is not None and report.measured.minimum:
             found.append(Dot("measured", report.intensity, total / report.measured.minimum, 1.0, "measured"))
     for op in report.ops[:10]:
         flops = op.work.matrix_flops + op.work.vector_flops

@@ -15,6 +15,7 @@ from jaxscale_magic.advice import Advice
 from jaxscale_magic.chips.record import Chip
 from jaxscale_magic.cost import Cost, OpCost
 from jaxscale_magic.roofline import Priced, Times, Verdict, price
+from jaxscale_magic.timing import Measured
 
 if TYPE_CHECKING:
     import pandas
@@ -42,44 +43,21 @@ class Target:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Measured:
-    """Wall-clock seconds of one run, blocked on every output.
-
-    Attributes:
-        minimum, median: over `runs` timed samples.
-        spread: interquartile range.
-        runs: samples; each is `loops` calls, divided by `loops`.
-        loops: calls a sample.
-        dispatch: seconds that launching any program costs here, contained in the figures above.
-        fresh_outputs: median seconds where every run allocates its outputs anew, as an ordinary call does
-            (page faults on a CPU); None where outputs are small and makes no difference.
-        notes: what a reader must know of the measurement.
-    """
-
-    minimum: float
-    median: float
-    spread: float
-    runs: int
-    loops: int = 1
-    dispatch: float = 0.0
-    fresh_outputs: float | None = None
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Fit:
     """Does it fit: bytes per device.
 
     Attributes:
-        arguments, outputs, temporaries: of the compiled program.
+        arguments, outputs: of the compiled program.
+        temporaries: what it needs beside them; None where another compiler stood in.
         aliased: outputs that reuse the memory of donated arguments.
-        peak: arguments + outputs + temporaries - aliased, or the compiler's own peak where larger.
+        peak: arguments + outputs + temporaries - aliased, or the compiler's own peak where larger; without the
+            temporaries where they are not known.
         capacity: the device's memory, or None where unknown.
     """
 
     arguments: int
     outputs: int
-    temporaries: int
+    temporaries: int | None
     aliased: int
     peak: int
     capacity: int | None
@@ -151,7 +129,9 @@ class RooflineReport:
     @property
     def share_of_bound(self) -> float | None:
         """Lower bound / measured minimum: 1.0 is as fast as the chip allows."""
-        return self.time.lower / self.measured.minimum if self.measured else None
+        if self.measured is None or not self.measured.minimum:
+            return None
+        return self.time.lower / self.measured.minimum
 
     def on(self, chip: Chip) -> RooflineReport:
         """The same module priced on another chip: a what-if without compiling again, measurement and advice

@@ -37,7 +37,7 @@ class CompiledModule:
     fused: bool
     compiler: str
     stands_in: str
-    memory: dict[str, int] | None
+    memory: dict[str, int | None] | None
     executable: Any
     seconds: float
 
@@ -100,7 +100,7 @@ def compile_standing_in(traced: Any, chip_title: str) -> CompiledModule:
         compiler=backend_version("cpu"),
         stands_in=f"the CPU compiler stands in for {chip_title}'s own: FLOPs and compulsory bytes are exact, "
         "scheduled bytes assume that elementwise work is fused into its neighbours",
-        memory=_memory(executable),
+        memory=_memory(executable, temporaries_count=False),
         executable=None,
         seconds=time.perf_counter() - start,
     )
@@ -124,20 +124,32 @@ def _donated(traced: Any) -> Sequence[int]:
     return [k for k, leaf in enumerate(leaves) if leaf.donated]
 
 
-def _memory(executable: Any) -> dict[str, int] | None:
-    """The compiler's own account of memory, or None where it gives none."""
+def _memory(executable: Any, *, temporaries_count: bool = True) -> dict[str, int | None] | None:
+    """The compiler's own account of memory, or None where it gives none.
+
+    Without the temporaries where another compiler stands in: it widens and stores what the chip's would not.
+    """
     try:
         stats = executable.memory_analysis()
         arguments, outputs = stats.argument_size_in_bytes, stats.output_size_in_bytes
         temporaries, aliased = stats.temp_size_in_bytes, stats.alias_size_in_bytes
     except Exception:  # backends differ in what they implement, and in how they say so
         return None
+    least = arguments + outputs - aliased
+    if not temporaries_count:
+        return {
+            "arguments": arguments,
+            "outputs": outputs,
+            "temporaries": None,
+            "aliased": aliased,
+            "peak": least,
+        }
     return {
         "arguments": arguments,
         "outputs": outputs,
         "temporaries": temporaries,
         "aliased": aliased,
-        "peak": max(arguments + outputs + temporaries - aliased, getattr(stats, "peak_memory_in_bytes", 0)),
+        "peak": max(least + temporaries, getattr(stats, "peak_memory_in_bytes", 0)),
     }
 
 

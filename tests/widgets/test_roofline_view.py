@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 from jaxscale_magic.widgets import roofline_widget
-from jaxscale_magic.widgets.roofline_text import density, duration
-from jaxscale_magic.widgets.roofline_view import COLOURS, RooflineView
+from jaxscale_magic.widgets.roofline_view import RooflineView
 from sample_reports import HOSTILE, chip, op, report
 
 from jaxscale_magic.chips import chips
 from jaxscale_magic.cost import Collective
+from jaxscale_magic.quantity import intensity, seconds
+from jaxscale_magic.report.palette import COLOURS
 from jaxscale_magic.report.record import RooflineReport
 
 FAST = chip("fast", peaks={"bf16": 4e12}, bandwidth=1e10, title="Chip Fast")
@@ -64,10 +65,10 @@ def test_choosing_a_chip_reprices_at_once_and_back():
     assert list(shown.roofs.y.ravel()) == pytest.approx([4e12, 4e12])
     for value in (
         "Memory-bound on Chip Fast",
-        duration(priced.time.compute or 0),
-        duration(priced.time.memory),
-        density(priced.intensity),
-        density(priced.ridge),
+        seconds(priced.time.compute or 0),
+        seconds(priced.time.memory),
+        intensity(priced.intensity),
+        intensity(priced.ridge),
     ):
         assert value in shown.headline.value
     assert "measured" not in shown.headline.value
@@ -88,7 +89,7 @@ def test_own_range_stays_in_sight():
 
 
 def test_measured_is_in_the_headline():
-    assert "50 ms (5× the bound)" in view(*OPS, measured=0.05).headline.value
+    assert "50.0 ms (5× the bound)" in view(*OPS, measured=0.05).headline.value
 
 
 def test_unknown_peak_is_said_not_raised():
@@ -143,4 +144,4 @@ def test_every_known_chip_can_be_chosen():
     assert {name for _, name in shown.chooser.options} == {"one", *(known_chip.name for known_chip in known)}
     for known_chip in known:
         shown.chooser.value = known_chip.name
-        assert duration(shown.report.on(known_chip).time.memory) in shown.headline.value
+        assert seconds(shown.report.on(known_chip).time.memory) in shown.headline.value
