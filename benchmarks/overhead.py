@@ -86,9 +86,7 @@ def analyse_module():
     from jaxscale_magic.hlo.read import read_module
     from jaxscale_magic.jax_internals import module_bytes
 
-    print(
-        f"{'instructions':>12} {'as_text':>9} {'serialize':>9} {'read':>9} {'count':>9} {'ours/as_text':>12}"
-    )
+    print(f"{'instructions':>12} {'as_text':>9} {'serialize':>9} {'read':>9} {'count':>9} {'ours/as_text':>12}")
     for layers in (2, 6, 18):
         compiled = train_step(layers)
         text, _ = best(compiled.as_text)
@@ -97,8 +95,7 @@ def analyse_module():
         count, _ = best(lambda m=module: count_module(m))
         total = serialize + read + count
         print(
-            f"{module.instruction_count:12} {text:9.3f} {serialize:9.3f} {read:9.3f} {count:9.3f}"
-            f" {total / text:12.2f}"
+            f"{module.instruction_count:12} {text:9.3f} {serialize:9.3f} {read:9.3f} {count:9.3f} {total / text:12.2f}"
         )
 
 

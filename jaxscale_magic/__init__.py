@@ -33,7 +33,7 @@ __all__ = [
 __version__ = "0.1.0"
 
 
-def roofline(  # type: ignore[no-redef]
+def roofline(
     fun: Callable[..., Any],
     *args: Any,
     on: str | Chip | None = None,

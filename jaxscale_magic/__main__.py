@@ -7,20 +7,20 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jaxscale_magic.errors import JaxscaleError
+
+if TYPE_CHECKING:
+    from jaxscale_magic.report.record import RooflineReport
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m jaxscale_magic", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    demo = commands.add_parser(
-        "demo", help="analyse, run and time a small MLP here, then hold it against a TPU v5e"
-    )
-    demo.add_argument(
-        "--html", type=Path, metavar="PATH", help="where to write the page (default: a new file)"
-    )
+    demo = commands.add_parser("demo", help="analyse, run and time a small MLP here, then hold it against a TPU v5e")
+    demo.add_argument("--html", type=Path, metavar="PATH", help="where to write the page (default: a new file)")
     commands.add_parser("chips", help="list every chip whose figures are known")
     calibrate = commands.add_parser("calibrate", help="measure this machine's own roofs")
     calibrate.add_argument("--again", action="store_true", help="measure even where a calibration is kept")
@@ -64,7 +64,7 @@ def run_demo(page: Path | None) -> None:
     print(f"\nThe same as a page: {save_page(page, [here, there])}")
 
 
-def save_page(path: Path, reports: Sequence[object]) -> Path:
+def save_page(path: Path, reports: Sequence[RooflineReport]) -> Path:
     """Write reports below one another into one HTML page."""
     from jaxscale_magic.report.html import reports_page
 

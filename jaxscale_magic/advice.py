@@ -120,9 +120,7 @@ def batch_crossing(situation: Situation) -> Advice | None:
             f"{in_seconds(roof_time(at) / crossing)} instead of {in_seconds(roof_time(verdict) / now)}."
         )
     elif crossing < now:
-        text = (
-            f"It stays compute-bound down to {name} = {crossing} (now {now}); below that, memory limits it."
-        )
+        text = f"It stays compute-bound down to {name} = {crossing} (now {now}); below that, memory limits it."
     else:
         text = f"{name[0].upper()}{name[1:]} = {now} is just where it becomes compute-bound."
     return Advice(rule="batch_crossing", text=text, value=float(crossing))
@@ -221,9 +219,7 @@ def _saving(rule_name: str, situation: Situation, changed: Verdict | None, what:
     if not before or before - after < WORTH * max(before, taken):
         return None
     bound = "" if changed.bound == situation.verdict.bound else f" and {changed.bound}-bound"
-    text = (
-        f"{what}: {in_seconds(after)} instead of {in_seconds(before)}, {before / after:.2g} × as fast{bound}."
-    )
+    text = f"{what}: {in_seconds(after)} instead of {in_seconds(before)}, {before / after:.2g} × as fast{bound}."
     return Advice(rule=rule_name, text=text, saves=before - after)
 
 
@@ -245,8 +241,7 @@ def int8_weights(situation: Situation) -> Advice | None:
     if not weights or stored < WORTH * situation.cost.min_hbm_bytes:
         return None
     specs = [
-        jax.ShapeDtypeStruct(spec.shape, jnp.int8) if k in weights else spec
-        for k, spec in enumerate(situation.specs)
+        jax.ShapeDtypeStruct(spec.shape, jnp.int8) if k in weights else spec for k, spec in enumerate(situation.specs)
     ]
     changed = situation.reprice(specs, {k: situation.specs[k].dtype for k in weights})
     named = ", ".join(situation.names[k] for k in weights[:3]) + (", …" if len(weights) > 3 else "")
@@ -260,8 +255,7 @@ def bf16_inputs(situation: Situation) -> Advice | None:
     if not wide:
         return None
     specs = [
-        jax.ShapeDtypeStruct(spec.shape, jnp.bfloat16) if k in wide else spec
-        for k, spec in enumerate(situation.specs)
+        jax.ShapeDtypeStruct(spec.shape, jnp.bfloat16) if k in wide else spec for k, spec in enumerate(situation.specs)
     ]
     return _saving("bf16_inputs", situation, situation.reprice(specs, {}), "With bf16 inputs instead of f32")
 

@@ -88,9 +88,7 @@ def _module_data(module: str | bytes | Path) -> tuple[bytes, str]:
     try:
         data = path.read_bytes()
     except (OSError, ValueError) as error:
-        raise ModuleError(
-            f"{str(module)[:200]!r} is no HLO text, and no file can be read there: {error}."
-        ) from error
+        raise ModuleError(f"{str(module)[:200]!r} is no HLO text, and no file can be read there: {error}.") from error
     if data.lstrip()[:9] == b"HloModule":
         return text_to_module_bytes(data.decode()), path.name
     return data, path.name
@@ -157,9 +155,7 @@ def _spared(captured: Captured) -> tuple[tuple[Any, ...], dict[str, Any]]:
     leaves, structure = jax.tree.flatten((captured.args, captured.kwargs))
     if not any(info.donated for info in infos):
         return captured.args, captured.kwargs
-    copied = [
-        jax.numpy.copy(leaf) if info.donated else leaf for leaf, info in zip(leaves, infos, strict=True)
-    ]
+    copied = [jax.numpy.copy(leaf) if info.donated else leaf for leaf, info in zip(leaves, infos, strict=True)]
     args, kwargs = jax.tree.unflatten(structure, copied)
     return args, kwargs
 
@@ -181,7 +177,7 @@ def _report(
     fit = None
     if compiled.memory is not None:
         capacity = int(device.hbm_bytes.value) if device.hbm_bytes else None
-        fit = Fit(**compiled.memory, capacity=capacity)
+        fit = Fit(**compiled.memory._asdict(), capacity=capacity)
     return RooflineReport(
         title=captured.title,
         target=Target(
@@ -247,12 +243,8 @@ def _warnings(report: RooflineReport, captured: Captured) -> list[str]:
     return notes
 
 
-def _situation(
-    report: RooflineReport, captured: Captured, compiled: CompiledModule, options: Options
-) -> Situation:
-    specs = tuple(
-        jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in captured.traced.jaxpr.jaxpr.invars
-    )
+def _situation(report: RooflineReport, captured: Captured, compiled: CompiledModule, options: Options) -> Situation:
+    specs = tuple(jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in captured.traced.jaxpr.jaxpr.invars)
     deadline = time.perf_counter() + ADVICE_SECONDS
     left = ADVICE_COMPILES
 
@@ -266,9 +258,7 @@ def _situation(
             traced = captured.retrace(changed, casts)
         except Exception:  # the user's code does not trace at this size or dtype: nothing to advise
             return None
-        again = (
-            compile_here(traced) if compiled.fused else compile_standing_in(traced, report.target.chip.title)
-        )
+        again = compile_here(traced) if compiled.fused else compile_standing_in(traced, report.target.chip.title)
         cost, ops = _count(again, captured)
         return price(cost, ops, report.target.chip)
 

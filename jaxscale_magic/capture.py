@@ -161,9 +161,7 @@ def capture_cell(cell: Cell, namespace: MutableMapping[str, Any], *, title: str 
     if run.drop_unused(traced):
         traced = run.trace()
     leaves = run.array_leaves()
-    code = next(
-        (line.strip() for line in cell.lines if line.strip() and not line.strip().startswith("#")), ""
-    )
+    code = next((line.strip() for line in cell.lines if line.strip() and not line.strip().startswith("#")), "")
     return Captured(
         title=title or code,
         traced=traced,
@@ -189,12 +187,13 @@ def capture_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: di
     name = getattr(function, "__name__", type(function).__name__)
     title = f"{name}({', '.join(_described(arg) for arg in args)})"
     labels = _call_labels(function, args, kwargs)
-    jitted = hasattr(function, "trace") and hasattr(function, "lower")
-    if not jitted:
+    program: Any = function
+    if not (hasattr(function, "trace") and hasattr(function, "lower")):
         function, args, kwargs = _arrays_only(function, args, kwargs)
+        program = jax.jit(function)
     try:
         with _unshared_traces():
-            traced = (function if jitted else jax.jit(function)).trace(*args, **kwargs)
+            traced = program.trace(*args, **kwargs)
     except Exception as error:
         raise explain(error, "", (), {}) from error
     given, named = traced.args_info
@@ -234,9 +233,7 @@ def _arrays_only(
 
     def call(*given: Any) -> Any:
         replaced = dict(zip(arrays, given, strict=True))
-        positional, named = jax.tree.unflatten(
-            structure, [replaced.get(k, leaf) for k, leaf in enumerate(leaves)]
-        )
+        positional, named = jax.tree.unflatten(structure, [replaced.get(k, leaf) for k, leaf in enumerate(leaves)])
         return function(*positional, **named)
 
     call.__name__ = getattr(function, "__name__", "call")
@@ -252,20 +249,14 @@ def _dynamic_arguments(args: tuple[Any, ...], given: tuple[Any, ...]) -> tuple[A
         if len(kept) > len(given) and not any(is_array(leaf) for leaf in jax.tree.leaves(arg)):
             kept = [other for other in kept if other is not arg]
     if len(kept) != len(given):
-        raise CellError(
-            "it is not clear which arguments of this call are static.", advice="Pass them by name."
-        )
+        raise CellError("it is not clear which arguments of this call are static.", advice="Pass them by name.")
     return tuple(kept)
 
 
 def _described(arg: Any) -> str:
     if is_array(arg):
         return f"{arg.dtype}{list(arg.shape)}"
-    text = (
-        type(arg).__name__
-        if jax.tree.leaves(arg) and not isinstance(arg, (int, float, str, bool))
-        else repr(arg)
-    )
+    text = type(arg).__name__ if jax.tree.leaves(arg) and not isinstance(arg, (int, float, str, bool)) else repr(arg)
     return text if len(text) <= 40 else text[:37] + "..."
 
 
@@ -280,7 +271,6 @@ def _call_labels(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
         for name, value in bound.items()
         for path, leaf in jax.tree_util.tree_leaves_with_path(value)
     }
-
 
 
 class _CellRun:
@@ -339,9 +329,7 @@ class _CellRun:
         variables = iter(jaxpr.invars)
         kept: list[_Input] = []
         for entry in self._inputs:
-            arrays = tuple(
-                k for k in entry.arrays if id(next(variables)) in used or not is_abstract(entry.leaves[k])
-            )
+            arrays = tuple(k for k in entry.arrays if id(next(variables)) in used or not is_abstract(entry.leaves[k]))
             kept.append(_Input(entry.name, entry.leaves, entry.structure, arrays))
         dropped = [e.arrays for e in kept] != [e.arrays for e in self._inputs]
         self._inputs = [entry for entry in kept if entry.arrays]
@@ -361,9 +349,7 @@ class _CellRun:
     def _run(self, leaves: Sequence[Any]) -> list[Any]:
         """The traced function: array leaves in, traced leaves of every output out."""
         given = iter(leaves)
-        swapped = {
-            entry.name: entry.rebuilt({k: next(given) for k in entry.arrays}) for entry in self._inputs
-        }
+        swapped = {entry.name: entry.rebuilt({k: next(given) for k in entry.arrays}) for entry in self._inputs}
         before_leaves = {name: jax.tree.flatten(value) for name, value in swapped.items()}
         with _swapped_in(self._namespace, swapped, undo=self._retracing) as before:
             exec(self._cell.body, self._namespace)  # type: ignore[arg-type]
@@ -407,7 +393,7 @@ class _CellRun:
         for name in self._deleted:
             self._namespace.pop(name, None)
         for name, value in bound.items():
-            old = self._namespace.get(name)
+            old: Any = self._namespace.get(name)
             if name in self._mutated and type(old) is type(value) and isinstance(old, dict):
                 old.clear()
                 old.update(value)
@@ -473,9 +459,7 @@ def _restore(saved: dict[str, Any], contents: dict[str, Any], failed: bool) -> N
     """Undo changes to the notebook's own lists, dicts and sets where the cell failed or put tracers in."""
     for name, old in contents.items():
         value = saved[name]
-        if len(value) == len(old) and all(
-            a is b for a, b in zip(_members(value), _members(old), strict=True)
-        ):
+        if len(value) == len(old) and all(a is b for a, b in zip(_members(value), _members(old), strict=True)):
             continue
         traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(list(_members(value))))
         if failed or traced:
@@ -530,7 +514,5 @@ def _holds_tracer(value: Any, depth: int = 4) -> bool:
         parts = list(value.values())
     elif not isinstance(value, type):
         parts = list(getattr(value, "__dict__", {}).values())
-        parts += (
-            [getattr(value, "func", None), *getattr(value, "args", ())] if hasattr(value, "keywords") else []
-        )
+        parts += [getattr(value, "func", None), *getattr(value, "args", ())] if hasattr(value, "keywords") else []
     return any(_holds_tracer(part, depth - 1) for part in parts)

@@ -103,9 +103,7 @@ def _functions_behind(value: Any, namespace: Mapping[str, Any]) -> Iterator[type
             pending += [item.__func__, item.__self__]
         elif isinstance(item, type):
             if item.__module__ == namespace.get("__name__"):
-                pending += [
-                    part for part in vars(item).values() if callable(part) or isinstance(part, property)
-                ]
+                pending += [part for part in vars(item).values() if callable(part) or isinstance(part, property)]
         elif isinstance(item, property):
             pending += [item.fget]
         elif isinstance(item, (list, tuple)):

@@ -39,9 +39,7 @@ def refuse_syntax(source: str, filename: str) -> ast.Module:
             f"this is no Python: {error.msg}.", advice="", line=line, text=text
         ) from error
     if not tree.body:
-        raise CellError(
-            "the cell holds only comments.", advice="Write the code to analyse below the magic's line."
-        )
+        raise CellError("the cell holds only comments.", advice="Write the code to analyse below the magic's line.")
     for node in ast.walk(tree):
         if isinstance(node, (ast.Await, ast.AsyncFor, ast.AsyncWith)) and not _inside_async(tree, node):
             raise CellError(
@@ -160,9 +158,7 @@ EXPLANATIONS: tuple[tuple[type[BaseException], str, Callable[..., Sentence]], ..
 )
 
 
-def explain(
-    error: BaseException, filename: str, lines: Sequence[str], namespace: Mapping[str, Any]
-) -> CellError:
+def explain(error: BaseException, filename: str, lines: Sequence[str], namespace: Mapping[str, Any]) -> CellError:
     """The `CellError` for an exception that a cell raised while it was traced."""
     line = _cell_line(error, filename)
     for kind, pattern, sentence in EXPLANATIONS:

@@ -32,7 +32,7 @@ def text_to_module_bytes(text: str) -> bytes:
     Raises:
         ModuleError: XLA's parser refuses the text.
     """
-    from jaxlib import _hlo
+    from jaxlib import _hlo  # type: ignore[attr-defined]
 
     try:
         data: bytes = _hlo.hlo_module_from_text(text).as_serialized_hlo_module_proto()
@@ -43,7 +43,7 @@ def text_to_module_bytes(text: str) -> bytes:
 
 def backend_version(platform: str) -> str:
     """What runs on a platform, in words: "XLA:CPU, jaxlib 0.10.2"."""
-    import jaxlib
+    from importlib.metadata import version
 
     names = {"cpu": "XLA:CPU", "gpu": "XLA:GPU", "cuda": "XLA:GPU", "tpu": "XLA:TPU"}
-    return f"{names.get(platform, platform)}, jaxlib {jaxlib.__version__}"
+    return f"{names.get(platform, platform)}, jaxlib {version('jaxlib')}"

@@ -19,26 +19,24 @@ _WITH_VALUE = frozenset({"--on", "-n", "-r", "--budget", "--batch", "-v"})
 
 
 @magics_class
-class RooflineMagics(Magics):  # type: ignore[misc]
+class RooflineMagics(Magics):
     """The magics that `%load_ext jaxscale_magic` registers."""
 
-    @no_var_expand  # type: ignore[untyped-decorator]
-    @magic_arguments()  # type: ignore[untyped-decorator]
-    @argument(
-        "--on", metavar="CHIP", help="the chip to hold it against: v5e, v5p, h100, ...; default: this machine"
-    )
+    shell: Any
+
+    @no_var_expand
+    @magic_arguments()
+    @argument("--on", metavar="CHIP", help="the chip to hold it against: v5e, v5p, h100, ...; default: this machine")
     @argument("-n", dest="loops", type=int, metavar="N", help="calls a timing sample (default: chosen)")
     @argument("-r", dest="repeats", type=int, metavar="R", help="timing samples (default: chosen)")
-    @argument(
-        "--budget", type=float, default=2.0, metavar="S", help="seconds that timing may take (default: 2)"
-    )
+    @argument("--budget", type=float, default=2.0, metavar="S", help="seconds that timing may take (default: 2)")
     @argument("--batch", metavar="NAME", help="what counts as the batch: x, or x[1] for its second dimension")
     @argument("--no-measure", action="store_true", help="analyse and run once, without timing")
     @argument("--no-advice", action="store_true", help="do not look for what would help")
     @argument("-q", dest="quiet", action="store_true", help="show no report")
     @argument("-o", dest="output", action="store_true", help="return the report")
     @argument("-v", dest="variable", metavar="VAR", help="keep the report in a variable")
-    @line_cell_magic  # type: ignore[untyped-decorator]
+    @line_cell_magic
     def roofline(self, line: str, cell: str | None = None) -> Any:
         """What limits this code, why, how far from that limit it runs, and what would help.
 
@@ -59,9 +57,7 @@ class RooflineMagics(Magics):  # type: ignore[misc]
         asked = parse_argstring(self.roofline, words)
         options = _checked(asked)
         if cell is not None and code.strip():
-            raise UsageError(
-                f"%%roofline: code goes on the lines below, not behind the options: {code.strip()!r}"
-            )
+            raise UsageError(f"%%roofline: code goes on the lines below, not behind the options: {code.strip()!r}")
         captured = self._capture_cell(line, cell) if cell is not None else self._capture_line(code)
         analysis = analyze(captured, options)
         value = captured.bind(analysis.outputs)

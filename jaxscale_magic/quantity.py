@@ -40,33 +40,27 @@ def engineering(value: float | None, unit: str, *, digits: int = 3) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """ "12.3 µs"."""
+    """Time, as in 12.3 µs."""
     return engineering(value, "s")
 
 
 def nbytes(value: float | None) -> str:
-    """ "6.29 MB", decimal."""
-    return (
-        "0 B"
-        if value == 0
-        else engineering(value, "B")
-        if value is None or value >= 1000
-        else f"{value:.0f} B"
-    )
+    """Size in decimal units, as in 6.29 MB."""
+    return "0 B" if value == 0 else engineering(value, "B") if value is None or value >= 1000 else f"{value:.0f} B"
 
 
 def flops(value: float | None) -> str:
-    """ "17.2 GFLOP"."""
+    """Work, as in 17.2 GFLOP."""
     return "0 FLOP" if value == 0 else engineering(value, "FLOP")
 
 
 def flop_rate(value: float | None) -> str:
-    """ "197 TFLOP/s"."""
+    """Rate of work, as in 197 TFLOP/s."""
     return engineering(value, "FLOP/s")
 
 
 def byte_rate(value: float | None) -> str:
-    """ "820 GB/s"."""
+    """Bandwidth, as in 820 GB/s."""
     return engineering(value, "B/s")
 
 

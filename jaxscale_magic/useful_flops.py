@@ -52,9 +52,9 @@ def _dot(eqn: Any) -> int:
     (contracted, _), _ = eqn.params["dimension_numbers"]
     left, right = (v.aval for v in eqn.invars[:2])
     depth = math.prod(left.shape[d] for d in contracted)
-    return (
-        (8 if "complex" in f"{left.dtype}{right.dtype}" else 2) * math.prod(eqn.outvars[0].aval.shape) * depth
-    )
+    each = 8 if "complex" in f"{left.dtype}{right.dtype}" else 2
+    total: int = each * math.prod(eqn.outvars[0].aval.shape) * depth
+    return total
 
 
 def _convolution(eqn: Any) -> int:
@@ -63,9 +63,7 @@ def _convolution(eqn: Any) -> int:
     numbers = eqn.params["dimension_numbers"]
     left, right, out = eqn.invars[0].aval.shape, eqn.invars[1].aval.shape, eqn.outvars[0].aval.shape
     spatial = 1
-    for d, (i, k, o) in enumerate(
-        zip(numbers.lhs_spec[2:], numbers.rhs_spec[2:], numbers.out_spec[2:], strict=True)
-    ):
+    for d, (i, k, o) in enumerate(zip(numbers.lhs_spec[2:], numbers.rhs_spec[2:], numbers.out_spec[2:], strict=True)):
         spatial *= taps_on_elements(
             out=out[o],
             size=left[i],
@@ -76,4 +74,5 @@ def _convolution(eqn: Any) -> int:
             base_dilation=eqn.params["lhs_dilation"][d],
         )
     batch, features = out[numbers.out_spec[0]], out[numbers.out_spec[1]]
-    return 2 * batch * features * right[numbers.rhs_spec[1]] * spatial
+    total: int = 2 * batch * features * right[numbers.rhs_spec[1]] * spatial
+    return total

@@ -56,9 +56,7 @@ def rules(report):
 
 # bf16 [B, 8192] @ [8192, 8192] on a v5e (1.97e14 FLOP/s, 8.2e11 B/s). With D = F = 8192:
 # B = (2DF/W) / (2DF/C - (2D + 2F)/W) = 255.2, so 256 rows are the first that are compute-bound.
-@pytest.mark.parametrize(
-    ("batch", "bound"), [(128, "memory"), (1024, "compute"), (256, "compute"), (255, "memory")]
-)
+@pytest.mark.parametrize(("batch", "bound"), [(128, "memory"), (1024, "compute"), (256, "compute"), (255, "memory")])
 def test_the_batch_that_leaves_the_memory_roof(batch, bound):
     report = jm.roofline(matmul, *shapes(batch), on="v5e")
     assert report.bound == bound

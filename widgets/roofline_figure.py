@@ -10,14 +10,13 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from jaxscale_magic.widgets.roofline_marks import BOTTOM, LEFT, RIGHT, Dot, Limits, Line, RooflineFigure
-from jaxscale_magic.widgets.roofline_text import measured_hover, op_hover, program_hover
-
 from jaxscale_magic.chips.record import Chip
 from jaxscale_magic.errors import ChipError
 from jaxscale_magic.quantity import byte_rate, flop_rate
 from jaxscale_magic.report.record import RooflineReport
 from jaxscale_magic.roofline import Priced, bound_of, memory_time
+from jaxscale_magic.widgets.roofline_marks import BOTTOM, LEFT, RIGHT, Dot, Limits, Line, RooflineFigure
+from jaxscale_magic.widgets.roofline_text import measured_hover, op_hover, program_hover
 
 #: How many of the costliest instructions are drawn.
 OPS = 10
@@ -173,7 +172,7 @@ def _end_of_slope(
 ) -> float:
     """FLOP/byte where the slope meets the highest roof, or the last dot that has no roof."""
     if not peaks:
-        return 10.0**limits.right
+        return float(10.0**limits.right)
     roofless = [(piece.compute, piece.intensity) for piece in ops]
     roofless.append((report.time.compute, report.intensity))
     reach = [x for compute, x in roofless if compute is None and x is not None]

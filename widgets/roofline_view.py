@@ -13,14 +13,14 @@ from typing import Any
 import bqplot
 import ipywidgets
 import numpy as np
-from jaxscale_magic.widgets.roofline_figure import roofline_figure
-from jaxscale_magic.widgets.roofline_marks import Dot, Limits, Line, RooflineFigure
-from jaxscale_magic.widgets.roofline_text import headline
 
 from jaxscale_magic.chips import Chip, chips
 from jaxscale_magic.report.palette import colour
 from jaxscale_magic.report.record import RooflineReport
 from jaxscale_magic.roofline import COMMUNICATION, COMPUTE, MEMORY
+from jaxscale_magic.widgets.roofline_figure import roofline_figure
+from jaxscale_magic.widgets.roofline_marks import Dot, Limits, Line, RooflineFigure
+from jaxscale_magic.widgets.roofline_text import headline
 
 INK = "var(--jp-content-font-color1, #808080)"
 MEASURED, FAINT = colour("measured"), colour("neutral")

@@ -145,6 +145,12 @@ def _best_seconds(run: Callable[[], object], seconds: float = KERNEL_SECONDS) ->
     return best
 
 
+def _blocked(function: Callable[..., Any], *args: Any) -> None:
+    import jax
+
+    jax.block_until_ready(function(*args))
+
+
 def _matmul_rates(dtype: str) -> Iterator[float]:
     import jax
     import jax.numpy as jnp
@@ -154,8 +160,8 @@ def _matmul_rates(dtype: str) -> Iterator[float]:
         for size in MATRIX_SIZES:
             a = jnp.ones((size, size), types[dtype])
             accumulator = jnp.int32 if dtype == "s8" else None
-            product = jax.jit(lambda a, t=accumulator: jax.lax.dot(a, a, preferred_element_type=t))
-            yield 2 * size**3 / _best_seconds(lambda a=a, f=product: jax.block_until_ready(f(a)))
+            product = jax.jit(functools.partial(jax.lax.dot, preferred_element_type=accumulator))
+            yield 2 * size**3 / _best_seconds(functools.partial(_blocked, product, a, a))
 
 
 def _streaming_rates() -> Iterator[float]:
@@ -179,7 +185,7 @@ def _streaming_rates() -> Iterator[float]:
         state["spare"] = jax.block_until_ready(triad(state["spare"], fixed, state["x"]))
 
     yield 8 * size / _best_seconds(run_update, 3 * KERNEL_SECONDS)
-    yield 4 * size / _best_seconds(lambda: jax.block_until_ready(total(fixed)), KERNEL_SECONDS)
+    yield 4 * size / _best_seconds(functools.partial(_blocked, total, fixed))
     yield 12 * size / _best_seconds(run_triad, 3 * KERNEL_SECONDS)
 
 
@@ -200,8 +206,8 @@ def _cache_rates() -> Iterator[float]:
         def passes(x: Any, trips: int = trips) -> Any:
             return jax.lax.fori_loop(0, trips, lambda i, c: c * 0.999 + 1.0, x)
 
-        update = jax.jit(passes)
-        yield 2 * nbytes * trips / _best_seconds(lambda x=x, f=update: jax.block_until_ready(f(x)), KERNEL_SECONDS / 2)
+        run = functools.partial(_blocked, jax.jit(passes), x)
+        yield 2 * nbytes * trips / _best_seconds(run, KERNEL_SECONDS / 2)
 
 
 def _chip(figures: dict[str, float]) -> Chip:
@@ -223,7 +229,8 @@ def _chip(figures: dict[str, float]) -> Chip:
             for dtype in ("f32", "bf16", "f64", "s8")
         },
         vector_flops=figure(
-            figures["f32"], "the f32 product's rate: the same multiply-add units, so no elementwise loop is faster"
+            figures["f32"],
+            "the f32 product's rate: the same multiply-add units, so no elementwise loop is faster",
         ),
         hbm_bytes=figure(capacity) if capacity == capacity else None,
         hbm_bandwidth=figure(figures["stream"], "the fastest of an update in place, a sum and an addition"),
@@ -233,9 +240,16 @@ def _chip(figures: dict[str, float]) -> Chip:
             confidence="high" if said else "low",
         ),
         cache_bandwidth=figure(
-            max(figures["cache"], figures["stream"]), "the fastest loop over a working set that fits the caches"
+            max(figures["cache"], figures["stream"]),
+            "the fastest loop over a working set that fits the caches",
         ),
-        runs_as={"f16": ("f32", 1.0), "f8": ("f32", 1.0), "s4": ("s8", 1.0), "c64": ("f32", 1.0), "c128": ("f64", 1.0)},
+        runs_as={
+            "f16": ("f32", 1.0),
+            "f8": ("f32", 1.0),
+            "s4": ("s8", 1.0),
+            "c64": ("f32", 1.0),
+            "c128": ("f64", 1.0),
+        },
     )
 
 

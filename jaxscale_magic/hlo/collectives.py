@@ -71,9 +71,7 @@ def replica_groups(proto: Any) -> tuple[tuple[int, ...], ...]:
         return ()
     import numpy as np
 
-    ids = np.arange(iota.num_replica_groups * iota.num_devices_per_group).reshape(
-        list(iota.iota_reshape_dims)
-    )
+    ids = np.arange(iota.num_replica_groups * iota.num_devices_per_group).reshape(list(iota.iota_reshape_dims))
     if iota.iota_transpose_perm:
         ids = ids.transpose(list(iota.iota_transpose_perm))
     return tuple(tuple(map(int, row)) for row in ids.reshape(iota.num_replica_groups, -1))

@@ -44,9 +44,9 @@ class _Walk:
             if count is None:
                 source = self.lines(loop)
                 where = f" ({source.text or f'line {source.line}'})" if source else ""
-                self.notes[
-                    f"The loop {loop.name}{where} ends when its data says so: it is counted per iteration."
-                ] = None
+                self.notes[f"The loop {loop.name}{where} ends when its data says so: it is counted per iteration."] = (
+                    None
+                )
                 count = 1
             self.trips[key] = count
         return self.trips[key]

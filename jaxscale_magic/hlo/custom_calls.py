@@ -14,9 +14,7 @@ Model = Callable[[Instruction, Computation], Work]
 
 def _largest(instruction: Instruction, computation: Computation) -> Shape:
     shapes = [computation.operand(instruction, k).shape for k in range(len(instruction.operands))]
-    return max(
-        (s for s in shapes if len(s.dims) >= 2), key=lambda s: s.size, default=Shape("f32", (1, 1), 32)
-    )
+    return max((s for s in shapes if len(s.dims) >= 2), key=lambda s: s.size, default=Shape("f32", (1, 1), 32))
 
 
 def _factorization(kind: str) -> Model:

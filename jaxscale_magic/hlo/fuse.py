@@ -152,9 +152,7 @@ class _Plan:
                 self._operands(value, limit, pending)
         return reads
 
-    def _operands(
-        self, user: Instruction, limit: int | None, pending: list[tuple[Instruction, int | None]]
-    ) -> None:
+    def _operands(self, user: Instruction, limit: int | None, pending: list[tuple[Instruction, int | None]]) -> None:
         for index in range(len(user.operands)):
             operand = self._computation.operand(user, index)
             if index == 0 and user.opcode in PARTIAL:

@@ -172,9 +172,7 @@ def message(name: str) -> type[Any]:
 def _classes() -> dict[str, type[Any]]:
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-    file = descriptor_pb2.FileDescriptorProto(
-        name="jaxscale_magic/xla.proto", package=_PACKAGE, syntax="proto3"
-    )
+    file = descriptor_pb2.FileDescriptorProto(name="jaxscale_magic/xla.proto", package=_PACKAGE, syntax="proto3")
     for message_name, fields in MESSAGES.items():
         described = file.message_type.add(name=message_name)
         for field_name, (number, kind) in fields.items():
@@ -190,8 +188,6 @@ def _classes() -> dict[str, type[Any]]:
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return {
-        f"{_PACKAGE}.{name}": message_factory.GetMessageClass(
-            pool.FindMessageTypeByName(f"{_PACKAGE}.{name}")
-        )
+        f"{_PACKAGE}.{name}": message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{name}"))
         for name in MESSAGES
     }

@@ -31,10 +31,7 @@ def compulsory_bytes(module: Module, trips: Trips) -> int:
     read = 0
     for parameter in module.entry.parameters.values():
         if parameter.shape.elements:
-            read += sum(
-                reader.read(parameter, k, part, top, _DEPTH)
-                for k, part in enumerate(parameter.shape.elements)
-            )
+            read += sum(reader.read(parameter, k, part, top, _DEPTH) for k, part in enumerate(parameter.shape.elements))
         else:
             read += reader.read(parameter, None, parameter.shape, top, _DEPTH)
     return read + sum(_written(module, path, shape) for path, shape in _leaves(module.entry.root.shape))

@@ -151,8 +151,7 @@ def _results(fused: Computation, shape: Shape, module: Module) -> list[tuple[Sha
     if root.opcode == "tuple" and shape.elements:
         makers = [fused.operand(root, k) for k in range(len(root.operands))]
         return [
-            (part, _written_by(maker, part, fused, module))
-            for maker, part in zip(makers, shape.elements, strict=True)
+            (part, _written_by(maker, part, fused, module)) for maker, part in zip(makers, shape.elements, strict=True)
         ]
     return [(shape, _written_by(root, shape, fused, module))]
 

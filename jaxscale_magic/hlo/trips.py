@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from jaxscale_magic.hlo.graph import Computation, Instruction, Module
 
 #: Opcodes that hand their only operand on unchanged.
-_TRANSPARENT = frozenset(
-    {"copy", "bitcast", "reshape", "copy-start", "copy-done", "convert", "optimization-barrier"}
-)
+_TRANSPARENT = frozenset({"copy", "bitcast", "reshape", "copy-start", "copy-done", "convert", "optimization-barrier"})
 _FLIPPED = {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE", "NE": "NE", "EQ": "EQ"}
 _NEGATED = {"LT": "GE", "LE": "GT", "GT": "LE", "GE": "LT", "NE": "EQ", "EQ": "NE"}
 #: No nest of fusions, calls and tuples in a real module is deeper.
@@ -132,9 +130,7 @@ def _compare(scope: _Scope, instruction: Instruction, module: Module) -> tuple[L
         elif instruction.opcode == "not":
             negate, instruction = not negate, scope.computation.operand(instruction, 0)
         elif instruction.opcode == "compare":
-            left, right = (
-                _linear(scope, scope.computation.operand(instruction, k), module, _DEPTH) for k in (0, 1)
-            )
+            left, right = (_linear(scope, scope.computation.operand(instruction, k), module, _DEPTH) for k in (0, 1))
             direction = instruction.proto.comparison_direction
             if left is None or right is None or direction not in _FLIPPED:
                 return None
@@ -167,9 +163,7 @@ def _linear(scope: _Scope, instruction: Instruction, module: Module, depth: int)
         argument = scope.outer.computation.operand(scope.caller, instruction.proto.parameter_number)
         return _linear(scope.outer, argument, module, depth - 1)
     if opcode == "get-tuple-element":
-        return _element(
-            scope, computation.operand(instruction, 0), instruction.proto.tuple_index, module, depth
-        )
+        return _element(scope, computation.operand(instruction, 0), instruction.proto.tuple_index, module, depth)
     return None
 
 

@@ -55,9 +55,7 @@ def _headline(report: RooflineReport) -> Headline:
     measured = report.measured
     if measured is not None:
         below += f", measured {q.seconds(measured.minimum)}: {_speed(report)}"
-    return Headline(
-        f"{words[report.bound].capitalize()} on {chip}", report.bound, f"{report.title} — {below}"
-    )
+    return Headline(f"{words[report.bound].capitalize()} on {chip}", report.bound, f"{report.title} — {below}")
 
 
 def _speed(report: RooflineReport) -> str:

@@ -20,11 +20,7 @@ def _visible(character: str) -> str:
         return " "
     category = unicodedata.category(character)
     # Cc control, Cf format (bidi overrides, zero width), Cs surrogates, Co private use
-    return (
-        "\N{REPLACEMENT CHARACTER}"
-        if category in ("Cc", "Cf", "Cs", "Co") and character != "\u200d"
-        else character
-    )
+    return "\N{REPLACEMENT CHARACTER}" if category in ("Cc", "Cf", "Cs", "Co") and character != "\u200d" else character
 
 
 def shorten(text: str, limit: int) -> str:

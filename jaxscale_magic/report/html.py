@@ -25,11 +25,7 @@ def report_html(report: RooflineReport, *, remark: str = "") -> str:
     body = "".join(_html(part) for part in build(report))
     if remark:
         body += _html(Note("note", remark))
-    return (
-        '<div class="jaxscale-report" style="max-width:52em;line-height:1.4;font-size:14px">'
-        + body
-        + "</div>"
-    )
+    return '<div class="jaxscale-report" style="max-width:52em;line-height:1.4;font-size:14px">' + body + "</div>"
 
 
 def report_page(report: RooflineReport) -> str:
@@ -40,7 +36,9 @@ def report_page(report: RooflineReport) -> str:
 def reports_page(reports: Sequence[RooflineReport]) -> str:
     """Several reports below one another as a whole page."""
     title = for_html(reports[0].title if reports else "jaxscale-magic")
-    style = "body{font-family:system-ui,sans-serif;margin:2em auto;max-width:56em;padding:0 1em;color-scheme:light dark}"
+    style = (
+        "body{font-family:system-ui,sans-serif;margin:2em auto;max-width:56em;padding:0 1em;color-scheme:light dark}"
+    )
     rule = '<hr style="margin:2em 0;opacity:.3">'
     return (
         '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
@@ -130,12 +128,8 @@ def _(part: Facts) -> str:
 @_html.register
 def _(part: Note) -> str:
     tone = {"warning": "memory", "advice": "communication"}.get(part.kind)
-    border = (
-        f";border-left:3px solid {colour(tone)};padding-left:8px" if tone else ";opacity:.8;font-size:90%"
-    )
-    return (
-        f'<p style="margin:3px 0{border}">{_MARKS[part.kind]}<bdi>{for_html(part.text, limit=2000)}</bdi></p>'
-    )
+    border = f";border-left:3px solid {colour(tone)};padding-left:8px" if tone else ";opacity:.8;font-size:90%"
+    return f'<p style="margin:3px 0{border}">{_MARKS[part.kind]}<bdi>{for_html(part.text, limit=2000)}</bdi></p>'
 
 
 @_html.register

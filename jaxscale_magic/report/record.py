@@ -103,7 +103,7 @@ class RooflineReport:
 
     @property
     def bound(self) -> str:
-        """ "compute", "memory" or "communication", by the bytes the module really moves."""
+        """What limits it, "compute", "memory" or "communication", by the bytes the module really moves."""
         return self.verdict.bound
 
     @property

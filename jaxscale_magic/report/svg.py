@@ -70,9 +70,7 @@ def _grid(scale: _Scale) -> list[str]:
         y = scale.y(10.0**power)
         pieces.append(_line(LEFT, y, WIDTH - RIGHT, y, opacity=0.12))
         pieces.append(_text(LEFT - 6, y + 4, q.engineering(10.0**power, "", digits=1).strip(), anchor="end"))
-    pieces.append(
-        _text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 8, "arithmetic intensity, FLOP/byte", anchor="middle")
-    )
+    pieces.append(_text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 8, "arithmetic intensity, FLOP/byte", anchor="middle"))
     middle = (TOP + HEIGHT - BOTTOM) / 2
     pieces.append(
         f'<text x="14" y="{middle:.0f}" fill="currentColor" text-anchor="middle" '
@@ -104,9 +102,7 @@ def _roofs(chart: Chart, scale: _Scale) -> list[str]:
         below = any(abs(y - other) < 13 for other in taken)
         if sum(abs(y - other) < 26 for other in taken) < 2:
             place = y + 13 if below else y - 5
-            pieces.append(
-                _text(WIDTH - RIGHT, place, f"{name} {q.flop_rate(rate)}", anchor="end", tone="compute")
-            )
+            pieces.append(_text(WIDTH - RIGHT, place, f"{name} {q.flop_rate(rate)}", anchor="end", tone="compute"))
         taken.append(y)
     x, y = scale.x(low), scale.y(low * chart.bandwidth)
     far_x, far_y = scale.x(ridge), scale.y(peak)
@@ -128,7 +124,8 @@ def _dots(chart: Chart, scale: _Scale) -> list[str]:
         fill = colour(dot.tone)
         style = f'fill="{fill}"' if whole else f'fill="{fill}" fill-opacity="0.35" stroke="{fill}"'
         pieces.append(
-            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}" {style}><title>{for_html(_hover(dot))}</title></circle>'
+            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}" {style}>'
+            f"<title>{for_html(_hover(dot))}</title></circle>"
         )
     measured = [dot for dot in chart.dots if dot.label == "measured"]
     for dot in measured:
@@ -141,9 +138,7 @@ def _hover(dot: Dot) -> str:
     return f"{dot.label}: {q.intensity(dot.intensity)}, {q.flop_rate(dot.rate)}{share}"
 
 
-def _line(
-    x1: float, y1: float, x2: float, y2: float, *, tone: str = "", width: float = 1, opacity: float = 1
-) -> str:
+def _line(x1: float, y1: float, x2: float, y2: float, *, tone: str = "", width: float = 1, opacity: float = 1) -> str:
     stroke = colour(tone) if tone else "currentColor"
     return (
         f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{stroke}" '

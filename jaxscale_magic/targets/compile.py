@@ -7,7 +7,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 from jax.extend.core import jaxpr_as_fun
@@ -19,6 +19,16 @@ from jaxscale_magic.jax_internals import backend_version, module_bytes
 _STANDIN_PASS = "call-inliner"
 
 
+class MemoryUse(NamedTuple):
+    """Bytes per device; temporaries are None where they would be another compiler's."""
+
+    arguments: int
+    outputs: int
+    temporaries: int | None
+    aliased: int
+    peak: int
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CompiledModule:
     """What a compiler made of a program.
@@ -28,7 +38,7 @@ class CompiledModule:
         fused: whether the compiler has fused it; if not, its traffic must be modelled.
         compiler: which compiler, in words.
         stands_in: why that is not the chip's own; "" where it is.
-        memory: argument, output, temporary, aliased and peak bytes per device, or None.
+        memory: what it occupies, or None where the compiler does not say.
         executable: the `jax.stages.Compiled`, where it can run here.
         seconds: how long compiling took.
     """
@@ -37,7 +47,7 @@ class CompiledModule:
     fused: bool
     compiler: str
     stands_in: str
-    memory: dict[str, int | None] | None
+    memory: MemoryUse | None
     executable: Any
     seconds: float
 
@@ -77,7 +87,7 @@ def compile_standing_in(traced: Any, chip_title: str) -> CompiledModule:
     shapes = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in closed.jaxpr.invars]
     function = jaxpr_as_fun(closed)
     with tempfile.TemporaryDirectory(prefix="jaxscale-magic-") as folder:
-        options = {
+        options: dict[str, str | bool] = {
             "xla_dump_to": folder,
             "xla_dump_hlo_pass_re": _STANDIN_PASS,
             "xla_dump_hlo_as_proto": True,
@@ -109,9 +119,7 @@ def compile_standing_in(traced: Any, chip_title: str) -> CompiledModule:
 def _dumped(folder: str) -> bytes | None:
     marker = f".after_{_STANDIN_PASS}."
     names = sorted(name for name in os.listdir(folder) if marker in name and name.endswith(".pb"))
-    names = names or sorted(
-        name for name in os.listdir(folder) if name.endswith("before_optimizations.hlo.pb")
-    )
+    names = names or sorted(name for name in os.listdir(folder) if name.endswith("before_optimizations.hlo.pb"))
     if not names:
         return None
     with open(os.path.join(folder, names[0]), "rb") as file:
@@ -124,7 +132,7 @@ def _donated(traced: Any) -> Sequence[int]:
     return [k for k, leaf in enumerate(leaves) if leaf.donated]
 
 
-def _memory(executable: Any, *, temporaries_count: bool = True) -> dict[str, int | None] | None:
+def _memory(executable: Any, *, temporaries_count: bool = True) -> MemoryUse | None:
     """The compiler's own account of memory, or None where it gives none.
 
     Without the temporaries where another compiler stands in: it widens and stores what the chip's would not.
@@ -136,21 +144,8 @@ def _memory(executable: Any, *, temporaries_count: bool = True) -> dict[str, int
     except Exception:  # backends differ in what they implement, and in how they say so
         return None
     least = arguments + outputs - aliased
-    if not temporaries_count:
-        return {
-            "arguments": arguments,
-            "outputs": outputs,
-            "temporaries": None,
-            "aliased": aliased,
-            "peak": least,
-        }
-    return {
-        "arguments": arguments,
-        "outputs": outputs,
-        "temporaries": temporaries,
-        "aliased": aliased,
-        "peak": max(least + temporaries, getattr(stats, "peak_memory_in_bytes", 0)),
-    }
+    peak = max(least + temporaries, getattr(stats, "peak_memory_in_bytes", 0)) if temporaries_count else least
+    return MemoryUse(arguments, outputs, temporaries if temporaries_count else None, aliased, peak)
 
 
 def _first_line(error: BaseException) -> str:

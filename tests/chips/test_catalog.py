@@ -81,9 +81,7 @@ def test_an_alternative_is_another_value_of_the_same_size(name):
 
 def test_a_source_key_means_the_same_in_both_files():
     tpu, gpu = (entries["sources"] for entries in FILES.values())
-    assert {key: tpu[key] for key in tpu.keys() & gpu.keys()} == {
-        key: gpu[key] for key in tpu.keys() & gpu.keys()
-    }
+    assert {key: tpu[key] for key in tpu.keys() & gpu.keys()} == {key: gpu[key] for key in tpu.keys() & gpu.keys()}
 
 
 def test_every_source_described_is_cited():
@@ -207,15 +205,11 @@ def test_pods(name, chips_in_pod, peak, hbm):
     assert chips_in_pod * found.hbm_bytes.value == pytest.approx(hbm, rel=0.001)
 
 
-@pytest.mark.parametrize(
-    ("name", "right"), [("v3", 1e5), ("v4", 4.5e4), ("v5e", 4.5e4), ("v5p", 9e4), ("v6e", 9e4)]
-)
+@pytest.mark.parametrize(("name", "right"), [("v3", 1e5), ("v4", 4.5e4), ("v5e", 4.5e4), ("v5p", 9e4), ("v6e", 9e4)])
 def test_bytes_that_hide_a_hop(name, right):
     # One way over a link in the 1 us that a hop takes: 45 kB at 4.5e10 bytes/s.
     found = chip(name)
-    assert found.figure("ici_link_bandwidth").value * found.figure("hop_latency").value == pytest.approx(
-        right
-    )
+    assert found.figure("ici_link_bandwidth").value * found.figure("hop_latency").value == pytest.approx(right)
 
 
 def test_streaming_200e9_parameters_on_32_v4():
@@ -333,9 +327,7 @@ def test_units_that_lead_in_a_circle_are_refused():
         circle.peak_flops("s8")
 
 
-@pytest.mark.parametrize(
-    ("name", "devices"), [("v2", 2), ("v3", 2), ("v4", 2), ("v7x", 2), ("v5e", 1), ("v5p", 1)]
-)
+@pytest.mark.parametrize(("name", "devices"), [("v2", 2), ("v3", 2), ("v4", 2), ("v7x", 2), ("v5e", 1), ("v5p", 1)])
 def test_figures_of_one_jax_device(name, devices):
     whole, one = chip(name), chip(name).per_device()
     assert whole.devices_per_chip == devices
@@ -409,9 +401,7 @@ def test_device_kinds(kind, right):
     assert (found and found.name) == right
 
 
-@pytest.mark.parametrize(
-    ("wrong", "near"), [("v5x", "v5e"), ("h10", "h100"), ("mi30", "mi300x"), ("b20", "b200")]
-)
+@pytest.mark.parametrize(("wrong", "near"), [("v5x", "v5e"), ("h10", "h100"), ("mi30", "mi300x"), ("b20", "b200")])
 def test_an_unknown_chip_is_refused_with_the_nearest(wrong, near):
     with pytest.raises(ChipError, match=rf"no chip is called '{wrong}'; nearest: .*{near}.*load_chips"):
         chip(wrong)
@@ -466,9 +456,7 @@ def test_an_edition_of_a_record():
 
 
 def test_an_unknown_edition_is_refused_with_those_known():
-    with pytest.raises(
-        ChipError, match=r"no edition 'Q' is known; TPU v5e has other figures by: GC, JAX, S;.*VD"
-    ):
+    with pytest.raises(ChipError, match=r"no edition 'Q' is known; TPU v5e has other figures by: GC, JAX, S;.*VD"):
         chip("v5e", edition="Q")
 
 
@@ -526,9 +514,7 @@ def test_what_if_memory_were_twice_as_fast(toml):
 
 
 def test_entries_are_added_to_the_base(toml):
-    text = (
-        '[x]\nbase = "v5e"\n[x.matrix_flops]\nf8 = 5e14\n[x.figures]\nfan_speed = 3\n[x.facts]\nplace = "lab"'
-    )
+    text = '[x]\nbase = "v5e"\n[x.matrix_flops]\nf8 = 5e14\n[x.figures]\nfan_speed = 3\n[x.facts]\nplace = "lab"'
     (found,) = load_chips(toml(text))
     assert (found.peak_flops("f8"), found.peak_flops("bf16")) == (5e14, 1.97e14)
     assert set(found.figures) == {*chip("v5e").figures, "fan_speed"}
@@ -536,9 +522,7 @@ def test_entries_are_added_to_the_base(toml):
 
 
 def test_a_base_in_the_same_file(toml):
-    _, second = load_chips(
-        toml('[a]\nbase = "h100"\nhbm_bytes = 1e11\n[b]\nbase = "a"\nhbm_bandwidth = 5e12')
-    )
+    _, second = load_chips(toml('[a]\nbase = "h100"\nhbm_bytes = 1e11\n[b]\nbase = "a"\nhbm_bandwidth = 5e12'))
     assert (second.hbm_bytes.value, second.hbm_bandwidth.value) == (1e11, 5e12)
 
 

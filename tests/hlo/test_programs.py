@@ -249,9 +249,7 @@ def test_the_dearest_branch_is_counted_and_said():
 
 
 def test_an_unknown_custom_call_is_listed_not_counted_as_nothing():
-    cost, _ = count_module(
-        read_module(compile_here(jax.jit(jnp.linalg.svd).trace(array(f32, 64, 64))).module)
-    )
+    cost, _ = count_module(read_module(compile_here(jax.jit(jnp.linalg.svd).trace(array(f32, 64, 64))).module))
     assert [entry.name for entry in cost.unmodelled] == ["lapack_sgesdd_ffi"]
     assert "unknown" in cost.unmodelled[0].reason
 

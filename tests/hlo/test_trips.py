@@ -70,9 +70,7 @@ ENTRY main {{
         (3, "add", 1, "i, limit", "NE", 9, 6),
     ],
 )
-def test_trips_are_derived_where_the_compiler_does_not_print_them(
-    start, op, step, operands, direction, limit, trips
-):
+def test_trips_are_derived_where_the_compiler_does_not_print_them(start, op, step, operands, direction, limit, trips):
     text = LOOP.format(start=start, op=op, step=step, operands=operands, direction=direction, limit=limit)
     module = read_module(text_to_module_bytes(text))
     (loop,) = [i for i in module.entry if i.opcode == "while"]

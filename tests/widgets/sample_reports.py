@@ -40,9 +40,7 @@ def chip(
     )
 
 
-def op(
-    label: str, flops: int, nbytes: int, *, dtype: str = "bf16", vector: int = 0, count: int = 1
-) -> OpCost:
+def op(label: str, flops: int, nbytes: int, *, dtype: str = "bf16", vector: int = 0, count: int = 1) -> OpCost:
     return OpCost(
         name=label,
         opcode="fusion",
@@ -75,7 +73,5 @@ def report(
         cost=cost,
         module_ops=ops,
         verdict=price(cost, ops, on),
-        measured=None
-        if measured is None
-        else Measured(minimum=measured, median=measured, spread=0.0, runs=7),
+        measured=None if measured is None else Measured(minimum=measured, median=measured, spread=0.0, runs=7),
     )

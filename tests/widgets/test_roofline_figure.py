@@ -6,11 +6,11 @@ The chip of `sample_reports`: 100 GFLOP/s in bf16, 1 GB/s, so the ridge is at 10
 from __future__ import annotations
 
 import pytest
-from jaxscale_magic.widgets.roofline_figure import OPS, roofline_figure
-from jaxscale_magic.widgets.roofline_marks import Limits
 from sample_reports import HOSTILE, chip, op, report
 
 from jaxscale_magic.cost import Collective
+from jaxscale_magic.widgets.roofline_figure import OPS, roofline_figure
+from jaxscale_magic.widgets.roofline_marks import Limits
 
 
 @pytest.mark.parametrize(

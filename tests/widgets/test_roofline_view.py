@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from jaxscale_magic.widgets import roofline_widget
-from jaxscale_magic.widgets.roofline_view import RooflineView
 from sample_reports import HOSTILE, chip, op, report
 
 from jaxscale_magic.chips import chips
@@ -12,6 +10,8 @@ from jaxscale_magic.cost import Collective
 from jaxscale_magic.quantity import intensity, seconds
 from jaxscale_magic.report.palette import COLOURS
 from jaxscale_magic.report.record import RooflineReport
+from jaxscale_magic.widgets import roofline_widget
+from jaxscale_magic.widgets.roofline_view import RooflineView
 
 FAST = chip("fast", peaks={"bf16": 4e12}, bandwidth=1e10, title="Chip Fast")
 NO_BF16 = chip("odd", peaks={"s8": 1e11}, title="Chip Odd")
