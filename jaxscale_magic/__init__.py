@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 # The rooms `chips` and `roofline` are imported before the functions of the same names are bound over them, so
 # that importing a room later cannot take the function's place.
-import jaxscale_magic.roofline
+import jaxscale_magic.roofline  # noqa: F401  imported for its effect on the name
 from jaxscale_magic.chips import Chip, chip, chips, load_chips
 from jaxscale_magic.errors import JaxscaleError
 

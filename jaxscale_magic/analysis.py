@@ -223,7 +223,7 @@ def _warnings(report: RooflineReport, captured: Captured) -> list[str]:
     notes = []
     written = useful_flops(captured.traced.jaxpr)
     done = report.cost.work.matrix_flops
-    if report.cost.total_flops == 0 and report.cost.hbm_bytes == 0 and not report.cost.unmodelled:
+    if _folded(report):
         notes.append(
             "Nothing is left to run: the compiler computed the result while compiling (constant folding), or "
             "found that nobody uses it. Make its inputs arrays that the cell reads, and its results outputs."
@@ -241,6 +241,14 @@ def _warnings(report: RooflineReport, captured: Captured) -> list[str]:
             "is too low: do not trust this report's times."
         )
     return notes
+
+
+def _folded(report: RooflineReport) -> bool:
+    """Whether the program only hands out constants."""
+    cost = report.cost
+    reads_nothing = cost.min_hbm_bytes <= cost.output_bytes
+    only_copies = all(op.opcode in ("copy", "constant") for op in report.module_ops)
+    return cost.total_flops == 0 and not cost.unmodelled and reads_nothing and only_copies
 
 
 def _situation(report: RooflineReport, captured: Captured, compiled: CompiledModule, options: Options) -> Situation:

@@ -23,7 +23,7 @@ def _library_folders() -> tuple[str, ...]:
 
 def is_library(file: str) -> bool:
     """Whether a file belongs to an installed package, the standard library or this package."""
-    return file.startswith(_library_folders()) or "site-packages" in file or "dist-packages" in file
+    return file.startswith(("<frozen", *_library_folders())) or "site-packages" in file or "dist-packages" in file
 
 
 class Lines:

@@ -137,12 +137,12 @@ def _lines(report: RooflineReport, lines: tuple[Priced, ...], title: str) -> Tab
 
 
 def _ops(report: RooflineReport) -> Table | None:
-    ops = report.ops[:ROWS]
+    timed = [op for op in report.ops if op.time]
+    ops = timed[:ROWS]
     if not ops:
         return None
-    hidden = len(report.ops) - len(ops)
     return Table(
-        "Instructions" + (f" (the dearest {len(ops)} of {len(report.ops)})" if hidden else ""),
+        "Instructions" + (f" (the dearest {ROWS} of {len(timed)})" if len(timed) > ROWS else ""),
         ("instruction", "runs", "FLOPs", "bytes", "time", "share", "bound"),
         tuple(
             (
