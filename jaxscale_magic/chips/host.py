@@ -1,295 +1,319 @@
-"""The CPU that is here, measured: matmul peaks, streaming and cache bandwidth. Once, kept on disk.
+"""The machine that is here as a `Chip`: its roofs measured through jax once, and kept on disk.
 
-Looking published chips up is in `catalog.py`; timing a user's program is in `timing.py`.
+Published chips are in `catalog.py`; timing a user's program is in `timing.py`.
 """
 
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
-import math
 import os
 import platform
 import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
+import numpy as np
+
 from jaxscale_magic.chips.record import Chip, Figure
+from jaxscale_magic.errors import ChipError
 
-#: Raised when what is measured, or how, changes: older calibrations are then taken again.
+#: Changes whenever what is measured, or how it is written down, changes: older files are then measured anew.
 FORMAT = 1
-#: Where the OS does not say how large the last cache is.
-ASSUMED_CACHE_BYTES = 32 * 2**20
-SOURCE = "measured on this machine"
-MATRIX_SIZES = (512, 1024, 1536)
-#: Seconds that each kernel is repeated for; the largest rate seen counts.
-KERNEL_SECONDS = 0.12
+MATMUL_DTYPES = {"f32": "float32", "bf16": "bfloat16", "f64": "float64", "s8": "int8"}
+MATMUL_SIZES = (512, 1024, 2048)
+#: Seconds for one kernel at one size; a matmul expected to take longer than the second figure is left out.
+KERNEL_SECONDS, LONGEST_MATMUL = 0.06, 0.25
+MEMORY_SECONDS, CACHE_SECONDS = 0.15, 0.02
+SMALLEST_WORKING_SET = 64 << 10
+ASSUMED_CACHE = 32 << 20
+#: XLA:CPU multiplies these on another dtype's instructions, in one pass: an upper roof.
+RUNS_AS = {
+    **dict.fromkeys(("f32:high", "f32:highest", "tf32", "f16", "f8", "f4"), ("f32", 1.0)),
+    **dict.fromkeys(("s4", "s16", "u16", "s32", "u32"), ("s8", 1.0)),
+}
+
+#: Measures one kernel at one size: told the best rate so far, returns its own.
+_Kernel = Callable[[float], float]
+#: Typed here, since jax leaves it untyped.
+_wait: Callable[[Any], Any] = jax.block_until_ready
+#: Rates by cache file, for this process.
+_known: dict[Path, dict[str, float]] = {}
 
 
-def host_chip(*, refresh: bool = False) -> Chip:
-    """The record of this machine's CPU, as jax uses it; measured where no calibration is kept.
+def host_chip(*, refresh: bool = False, progress: bool | None = None) -> Chip:
+    """This machine's CPU as a chip called "host": FLOP/s, bytes/s and bytes, per jax CPU device.
+
+    Measured in a few seconds the first time, then read from the cache folder (`JAXSCALE_MAGIC_CACHE`, else
+    the user's own): a file for each CPU model, number of usable cores and version of jax. What cannot be read
+    is measured anew; where nothing can be written, the chip's facts say so ("not_cached").
 
     Args:
-        refresh: measure again, whatever is kept.
+        refresh: measure again, whatever is known.
+        progress: show a bar while measuring; None shows it too.
+
+    Raises:
+        ChipError: jax has no CPU device.
     """
-    key = calibration_key()
-    kept = None if refresh else _load(key)
-    if kept is not None:
-        return _chip(kept)
-    figures = measure_host()
-    _store(key, figures)
-    return _chip(figures)
+    key = _key()
+    path = _cache_file(key)
+    rates = None if refresh else _known.get(path) or _read(path, key)
+    return _chip(rates, "") if rates else _kept(path, key, _calibrate(progress is not False))
 
 
-def recalibrate_host() -> Chip:
-    """Measure again and keep the larger of old and new figures.
+def recalibrate_host(*, progress: bool | None = None) -> Chip:
+    """Measure again and keep the larger of the old and the new value of every rate.
 
-    For a run that beats the roof: the machine was busy when it was calibrated.
+    For a run that beats the roof: the roof was then measured on a busy machine.
+
+    Raises:
+        ChipError: jax has no CPU device.
     """
-    key = calibration_key()
-    old, new = _load(key) or {}, measure_host()
-    figures = {name: max(value, old.get(name, 0.0)) for name, value in new.items()}
-    _store(key, figures)
-    return _chip(figures)
+    key = _key()
+    path = _cache_file(key)
+    old, new = _known.get(path) or _read(path, key) or {}, _calibrate(progress is not False)
+    return _kept(path, key, {name: max(rate, old.get(name, 0.0)) for name, rate in new.items()})
 
 
-def calibration_key() -> dict[str, Any]:
-    """What a calibration is valid for: CPU, usable cores, jax version, and the way of measuring."""
-    import jax
-
-    return {"cpu": cpu_name(), "cores": usable_cores(), "jax": jax.__version__, "format": FORMAT}
+def _key() -> dict[str, Any]:
+    return {"format": FORMAT, "cpu": _model(), "cores": _cores(), "jax": jax.__version__}
 
 
-@functools.cache
-def cpu_name() -> str:
-    """The CPU's model name, as the OS tells it."""
+def _cache_file(key: Mapping[str, Any]) -> Path:
+    import platformdirs
+
+    folder = os.environ.get("JAXSCALE_MAGIC_CACHE") or platformdirs.user_cache_dir("jaxscale-magic")
+    digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
+    return Path(folder).expanduser() / f"host-{digest}.json"
+
+
+def _read(path: Path, key: Mapping[str, Any]) -> dict[str, float] | None:
+    """The rates in a cache file; None where there is none, or it is damaged or another machine's."""
     try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    if platform.system() == "Darwin":
-        return _sysctl("machdep.cpu.brand_string") or platform.processor()
-    return platform.processor() or platform.machine()
+        entry = json.loads(path.read_text("utf-8"))
+        rates = {name: float(entry["rates"][name]) for name in (*MATMUL_DTYPES, "memory", "cache")}
+        sound = entry["key"] == key and all(0 < rate < float("inf") for rate in rates.values())
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+    return rates if sound else None
 
 
-def usable_cores() -> int:
-    """Cores that this process may run on."""
+def _kept(path: Path, key: Mapping[str, Any], rates: dict[str, float]) -> Chip:
+    """The chip of these rates, put into the cache in one step, or with a fact that says why not."""
+    _known[path] = rates
+    temporary = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".tmp", delete=False) as file:
+            temporary = Path(file.name)
+            json.dump({"key": key, "rates": rates}, file)
+        os.replace(temporary, path)
+    except OSError as error:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+        return _chip(rates, f"not kept in {path.parent} ({error.strerror}): measured again by every process")
+    return _chip(rates, "")
+
+
+def _calibrate(progress: bool) -> dict[str, float]:
+    """The best rate of every kernel: dtype -> FLOP/s, and "memory" and "cache" in bytes/s."""
+    try:
+        device = jax.devices("cpu")[0]
+    except RuntimeError as error:
+        raise ChipError(f"the host cannot be measured, jax has no CPU device here: {error}.") from None
+    from tqdm.auto import tqdm
+
+    cache, _ = _cache_bytes()
+    again = [step for step in _matmuls() if step[0] == "f32"]  # later on: a busy moment counts less
+    steps = [*_matmuls(), *_memory(_streamed_bytes(cache)), *_cached(cache), *again]
+    rates: dict[str, float] = {}
+    with jax.default_device(device):
+        for name, kernel in tqdm(steps, "measuring this machine, once", leave=False, disable=not progress):
+            rates[name] = max(rates.get(name, 0.0), kernel(rates.get(name, 0.0)))
+    return {**rates, "cache": max(rates["cache"], rates["memory"])}
+
+
+def _chip(rates: Mapping[str, float], warning: str) -> Chip:
+    source = f"measured here with jax {jax.__version__}" + (f"; {warning}" if warning else "")
+    cache, told = _cache_bytes()
+    memory, cores = _memory_bytes(), _cores()
+
+    def rate(name: str, note: str) -> Figure:
+        return Figure(value=rates[name], source=source, note=note)
+
+    system = Figure(value=float(cache), source="the operating system")
+    assumed = replace(system, source="assumed", note="the system does not tell it", confidence="low")
+    return Chip(
+        name="host",
+        title=f"{_model()}, {cores} core{'s' * (cores > 1)}",
+        kind="cpu",
+        matrix_flops={dtype: rate(dtype, "the fastest square product") for dtype in MATMUL_DTYPES},
+        vector_flops=rate("f32", "the f32 product's peak: the same multiply-add units; an upper roof in f32"),
+        hbm_bytes=replace(system, value=float(memory)) if memory else None,
+        hbm_bandwidth=rate("memory", "the fastest of an update in place, a sum, a product with a vector, a + b"),
+        cache_bytes=system if told else assumed,
+        cache_bandwidth=rate("cache", "the fastest over 64 KiB to half of the last cache; no margin added"),
+        runs_as=RUNS_AS,
+        facts={"not_cached": warning} if warning else {},
+    )
+
+
+def _matmuls() -> Iterator[tuple[str, _Kernel]]:
+    for dtype in MATMUL_DTYPES:
+        for size in MATMUL_SIZES:
+            yield dtype, functools.partial(_matmul_rate, MATMUL_DTYPES[dtype], size)
+
+
+def _matmul_rate(dtype: str, size: int, best: float) -> float:
+    """FLOP/s of a square product; 0.0 where `best` says that it would take too long."""
+    work = 2.0 * size**3
+    if best and work / best > LONGEST_MATMUL:
+        return 0.0
+    with jax.enable_x64(dtype == "float64"):
+        square = jnp.asarray(np.random.default_rng(0).integers(1, 4, (size, size)), dtype)
+        wide = jnp.int32 if dtype == "int8" else None
+        product = _compiled(lambda a, b: jnp.matmul(a, b, preferred_element_type=wide), square, square)
+        return work / _fastest(lambda: product(square, square), KERNEL_SECONDS)
+
+
+def _memory(nbytes: int) -> Iterator[tuple[str, _Kernel]]:
+    for kernel in (_in_place, _summed, _matrix_vector, _triad):
+        yield "memory", functools.partial(kernel, nbytes, MEMORY_SECONDS)
+
+
+def _cached(cache: int) -> Iterator[tuple[str, _Kernel]]:
+    size = SMALLEST_WORKING_SET
+    while size <= max(cache // 2, SMALLEST_WORKING_SET):
+        for kernel in (_loop, _in_place, _matrix_vector):
+            yield "cache", functools.partial(kernel, size, CACHE_SECONDS)
+        size *= 4
+
+
+def _compiled(function: Callable[..., Any], *args: Any, donate: tuple[int, ...] = ()) -> Any:
+    return jax.jit(function, donate_argnums=donate, keep_unused=True).lower(*args).compile()
+
+
+def _overwriting(function: Callable[..., Any], arrays: int, nbytes: int, seconds: float) -> float:
+    """Seconds of a run that writes its result over its first array, as the next run's first."""
+    first, *others = (jnp.ones(nbytes // 4, jnp.float32) for _ in range(arrays))
+    program, held = _compiled(function, first, *others, donate=(0,)), [first]
+    del first
+
+    def step() -> Any:
+        held.append(program(held.pop(), *others))
+        return held[0]
+
+    return _fastest(step, seconds)
+
+
+def _in_place(nbytes: int, seconds: float, best: float) -> float:
+    """Bytes/s of reading and writing one array where it lies."""
+    return 2 * nbytes / _overwriting(lambda x: -x, 1, nbytes, seconds)
+
+
+def _triad(nbytes: int, seconds: float, best: float) -> float:
+    """Bytes/s of a + b written into the memory of the result before."""
+    return 3 * nbytes / _overwriting(lambda spare, a, b: a + b, 3, nbytes, seconds)
+
+
+def _summed(nbytes: int, seconds: float, best: float) -> float:
+    """Bytes/s of reading one array."""
+    array = jnp.ones(nbytes // 4, jnp.float32)
+    program = _compiled(jnp.sum, array)
+    return nbytes / _fastest(lambda: program(array), seconds)
+
+
+def _matrix_vector(nbytes: int, seconds: float, best: float) -> float:
+    """Bytes/s of reading a matrix once, on all cores."""
+    width = max(64, 1 << ((nbytes // 4).bit_length() // 2))
+    matrix, vector = jnp.ones((nbytes // 4 // width, width), jnp.float32), jnp.ones(width, jnp.float32)
+    program = _compiled(jnp.matmul, matrix, vector)
+    return matrix.nbytes / _fastest(lambda: program(matrix, vector), seconds)
+
+
+def _loop(nbytes: int, seconds: float, best: float) -> float:
+    """Bytes/s of updating one array in place, many times within one program: no launch is in it."""
+    array, times = jnp.ones(nbytes // 4, jnp.float32), max(8, (16 << 20) // nbytes)
+    program = _compiled(lambda x, n: jax.lax.fori_loop(0, n, lambda _, y: -y, x), array, times)
+    count = jnp.asarray(times)
+    return 2.0 * nbytes * times / _fastest(lambda: program(array, count), seconds)
+
+
+def _fastest(step: Callable[[], Any], seconds: float) -> float:
+    """Shortest of the blocked steps that fit into `seconds`, after one to warm up; at least three."""
+    _wait(step())
+    best, done, end = float("inf"), 0, time.perf_counter() + seconds
+    while done < 3 or time.perf_counter() < end:
+        start = time.perf_counter()
+        _wait(step())
+        best, done = min(best, time.perf_counter() - start), done + 1
+    return best
+
+
+def _cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
-def last_cache_bytes() -> tuple[float, bool]:
-    """Size of the last-level cache, and whether the OS said so."""
-    sizes = []
-    for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
-        try:
-            text = path.read_text().strip()
-            sizes.append(float(text.rstrip("KMG")) * {"K": 2**10, "M": 2**20, "G": 2**30}.get(text[-1], 1))
-        except (OSError, ValueError):
-            continue
-    if not sizes and platform.system() == "Darwin":
-        found = [_sysctl(name) for name in ("hw.l3cachesize", "hw.perflevel0.l2cachesize", "hw.l2cachesize")]
-        sizes = [float(text) for text in found if text and text.isdigit()]
-    return (max(sizes), True) if sizes else (ASSUMED_CACHE_BYTES, False)
+@functools.cache
+def _model() -> str:
+    if sys.platform == "darwin":
+        return _sysctl("machdep.cpu.brand_string") or platform.processor()
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines()
+    except OSError:
+        lines = []
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(named, "") or platform.processor() or platform.machine() or "CPU"
 
 
 def _sysctl(name: str) -> str:
     try:
-        done = subprocess.run(["sysctl", "-n", name], capture_output=True, text=True, timeout=5, check=False)
+        return subprocess.run(["sysctl", "-n", name], capture_output=True, text=True, timeout=5).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return ""
-    return done.stdout.strip()
 
 
-def memory_bytes() -> float:
-    """Physical memory."""
+def _cache_bytes() -> tuple[int, bool]:
+    """Size of the last-level cache, and whether the system told it."""
+    if sys.platform == "darwin":
+        told = [_sysctl(name) for name in ("hw.l3cachesize", "hw.perflevel0.l2cachesize", "hw.l2cachesize")]
+        sizes = [int(text) for text in told if text.isdigit() and int(text)]
+    else:
+        sizes = [_sysfs_size(each) for each in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")]
+    return (max(sizes), True) if any(sizes) else (ASSUMED_CACHE, False)
+
+
+def _sysfs_size(file: Path) -> int:
     try:
-        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    except (ValueError, OSError, AttributeError):
-        return math.nan
+        text = file.read_text("ascii").strip()
+        return int(text.rstrip("KMG")) << {"K": 10, "M": 20, "G": 30}.get(text[-1:], 0)
+    except (OSError, ValueError):
+        return 0
 
 
-def measure_host() -> dict[str, float]:
-    """Run every kernel; figure name -> FLOP/s or bytes/s. Takes about three seconds."""
-    import jax
-
-    kernels: list[tuple[str, Callable[[], Iterator[float]]]] = [
-        *((dtype, functools.partial(_matmul_rates, dtype)) for dtype in ("f32", "bf16", "f64", "s8")),
-        ("stream", _streaming_rates),
-        ("cache", _cache_rates),
-    ]
-    from tqdm.auto import tqdm
-
-    figures: dict[str, float] = {}
-    with jax.default_device(jax.devices("cpu")[0]):
-        for name, rates in tqdm(kernels, desc="measuring this machine", leave=False, delay=2):
-            figures[name] = max(rates())
-    return figures
-
-
-def _best_seconds(run: Callable[[], object], seconds: float = KERNEL_SECONDS) -> float:
-    """The fastest of many runs within `seconds`, at least three, after one that warms up."""
-    run()
-    best, end, runs = math.inf, time.perf_counter() + seconds, 0
-    while runs < 3 or time.perf_counter() < end:
-        start = time.perf_counter()
-        run()
-        best = min(best, time.perf_counter() - start)
-        runs += 1
-    return best
-
-
-def _blocked(function: Callable[..., Any], *args: Any) -> None:
-    import jax
-
-    jax.block_until_ready(function(*args))
-
-
-def _matmul_rates(dtype: str) -> Iterator[float]:
-    import jax
-    import jax.numpy as jnp
-
-    types = {"f32": jnp.float32, "bf16": jnp.bfloat16, "f64": jnp.float64, "s8": jnp.int8}
-    with jax.enable_x64(True):
-        for size in MATRIX_SIZES:
-            a = jnp.ones((size, size), types[dtype])
-            accumulator = jnp.int32 if dtype == "s8" else None
-            product = jax.jit(functools.partial(jax.lax.dot, preferred_element_type=accumulator))
-            yield 2 * size**3 / _best_seconds(functools.partial(_blocked, product, a, a))
-
-
-def _streaming_rates() -> Iterator[float]:
-    """Bytes/s well past the last cache: an update in place, a sum, and a sum of two arrays into a kept buffer."""
-    import jax
-    import jax.numpy as jnp
-
-    cache, _ = last_cache_bytes()
-    free = memory_bytes()
-    size = int(min(max(4 * cache, 128 * 2**20), (free if free == free else 4e9) / 16)) // 4
-    state = {"x": jnp.ones(size, jnp.float32), "spare": jnp.zeros(size, jnp.float32)}
-    fixed = jnp.ones(size, jnp.float32)
-    update = jax.jit(lambda x: x + 1, donate_argnums=0)
-    total = jax.jit(jnp.sum)
-    triad = jax.jit(lambda spare, a, b: a + b, donate_argnums=0, keep_unused=True)
-
-    def run_update() -> None:
-        state["x"] = jax.block_until_ready(update(state["x"]))
-
-    def run_triad() -> None:
-        state["spare"] = jax.block_until_ready(triad(state["spare"], fixed, state["x"]))
-
-    yield 8 * size / _best_seconds(run_update, 3 * KERNEL_SECONDS)
-    yield 4 * size / _best_seconds(functools.partial(_blocked, total, fixed))
-    yield 12 * size / _best_seconds(run_triad, 3 * KERNEL_SECONDS)
-
-
-def _cache_rates() -> Iterator[float]:
-    """Bytes/s of loops over working sets that fit the caches, from a core's own to half of the last one.
-
-    Counted as a program's bytes are: everything read and written in each trip of the loop.
-    """
-    import jax
-    import jax.numpy as jnp
-
-    cache, _ = last_cache_bytes()
-    sizes = [2**k for k in range(16, 40, 2) if 2**k <= cache / 2] or [2**16]
-    for nbytes in sizes:
-        trips = max(10, int(2e8 / nbytes))
-        x = jnp.ones(nbytes // 4, jnp.float32)
-
-        def passes(x: Any, trips: int = trips) -> Any:
-            return jax.lax.fori_loop(0, trips, lambda i, c: c * 0.999 + 1.0, x)
-
-        run = functools.partial(_blocked, jax.jit(passes), x)
-        yield 2 * nbytes * trips / _best_seconds(run, KERNEL_SECONDS / 2)
-
-
-def _chip(figures: dict[str, float]) -> Chip:
-    cores = usable_cores()
-    size, said = last_cache_bytes()
-
-    def figure(value: float, note: str = "", confidence: str = "high") -> Figure:
-        return Figure(value=value, source=SOURCE, note=note, confidence=confidence)
-
-    capacity = memory_bytes()
-    return Chip(
-        name="host",
-        title=f"{cpu_name()}, {cores} core{'s' if cores > 1 else ''}",
-        kind="cpu",
-        aliases=("cpu",),
-        device_kinds=("cpu",),
-        matrix_flops={
-            dtype: figure(figures[dtype], f"the fastest square product of {MATRIX_SIZES}")
-            for dtype in ("f32", "bf16", "f64", "s8")
-        },
-        vector_flops=figure(
-            figures["f32"],
-            "the f32 product's rate: the same multiply-add units, so no elementwise loop is faster",
-        ),
-        hbm_bytes=figure(capacity) if capacity == capacity else None,
-        hbm_bandwidth=figure(figures["stream"], "the fastest of an update in place, a sum and an addition"),
-        cache_bytes=Figure(
-            value=size,
-            source="the operating system" if said else "assumed",
-            confidence="high" if said else "low",
-        ),
-        cache_bandwidth=figure(
-            max(figures["cache"], figures["stream"]),
-            "the fastest loop over a working set that fits the caches",
-        ),
-        runs_as={
-            "f16": ("f32", 1.0),
-            "f8": ("f32", 1.0),
-            "s4": ("s8", 1.0),
-            "c64": ("f32", 1.0),
-            "c128": ("f64", 1.0),
-        },
-    )
-
-
-def cache_folder() -> Path:
-    """Where calibrations are kept; `JAXSCALE_MAGIC_CACHE` names another place."""
-    named = os.environ.get("JAXSCALE_MAGIC_CACHE")
-    if named:
-        return Path(named)
-    from platformdirs import user_cache_dir
-
-    return Path(user_cache_dir("jaxscale-magic"))
-
-
-def _file(key: dict[str, Any]) -> Path:
-    text = "-".join(str(key[part]) for part in ("cpu", "cores", "jax", "format"))
-    return cache_folder() / ("host-" + "".join(c if c.isalnum() or c in ".-" else "_" for c in text) + ".json")
-
-
-def _load(key: dict[str, Any]) -> dict[str, float] | None:
-    """A kept calibration; None where there is none, or it is damaged or another machine's."""
+def _memory_bytes() -> int | None:
     try:
-        kept = json.loads(_file(key).read_text(encoding="utf-8"))
-        figures = {name: float(value) for name, value in kept["figures"].items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
         return None
-    wanted = {"f32", "bf16", "f64", "s8", "stream", "cache"}
-    sound = all(math.isfinite(value) and value > 0 for value in figures.values())
-    return figures if kept.get("key") == key and figures.keys() == wanted and sound else None
 
 
-def _store(key: dict[str, Any], figures: dict[str, float]) -> None:
-    """Keep a calibration; a folder that cannot be written only means measuring again next time."""
-    path = _file(key)
-    temporary = None
+def _streamed_bytes(cache: int) -> int:
+    """Bytes of one streamed array: well past the last cache, but three of them in free memory."""
+    free = (_memory_bytes() or 4 << 30) // 4
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, delete=False) as file:
-            temporary = file.name
-            json.dump({"key": key, "figures": figures}, file)
-        os.replace(temporary, path)
-    except OSError:
-        if temporary is not None and os.path.exists(temporary):
-            os.unlink(temporary)
+        lines = Path("/proc/meminfo").read_text("ascii").splitlines()
+        free = next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable"))
+    except (OSError, ValueError, StopIteration):
+        pass
+    return max(min(max(4 * cache, 64 << 20), free // 8), 1 << 20) // 4096 * 4096

@@ -26,6 +26,9 @@ DTYPE_FAMILY = {
     "f8e3m4": "f8",
     "f8e8m0fnu": "f8",
     "f4e2m1fn": "f4",
+    # Complex products are counted in real FLOPs.
+    "c64": "f32",
+    "c128": "f64",
 }
 
 

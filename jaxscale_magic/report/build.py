@@ -255,5 +255,8 @@ def _chart(report: RooflineReport) -> Chart | None:
     points, lines = dots(report), roofs(report)
     if not points or not lines:
         return None
-    bandwidth = report.target.chip.per_device().hbm_bandwidth.value
-    return Chart(f"Roofline of {report.target.chip.title}", lines, bandwidth, points)
+    chip = report.target.chip.per_device()
+    slopes = [("memory", chip.hbm_bandwidth.value)]
+    if chip.cache_bandwidth is not None:
+        slopes.append(("cache", chip.cache_bandwidth.value))
+    return Chart(f"Roofline of {chip.title}", lines, tuple(slopes), points)

@@ -73,11 +73,11 @@ class Dot:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """The roofline picture: roofs (name, FLOP/s), bandwidth in byte/s, and dots."""
+    """The roofline picture: roofs (name, FLOP/s), slopes (name, byte/s) and dots; the first slope is main memory."""
 
     title: str
     roofs: tuple[tuple[str, float], ...]
-    bandwidth: float
+    slopes: tuple[tuple[str, float], ...]
     dots: tuple[Dot, ...]
 
 

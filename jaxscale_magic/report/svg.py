@@ -28,7 +28,9 @@ def chart_svg(chart: Chart) -> str:
 def _description(chart: Chart) -> str:
     program = chart.dots[0]
     return (
-        f"{chart.title}: {q.byte_rate(chart.bandwidth)} of memory bandwidth; roofs "
+        f"{chart.title}: "
+        + ", ".join(f"{name} {q.byte_rate(rate)}" for name, rate in chart.slopes)
+        + "; roofs "
         + ", ".join(f"{name} {q.flop_rate(rate)}" for name, rate in chart.roofs)
         + f". {program.label}: {q.intensity(program.intensity)}, {q.flop_rate(program.rate)}."
     )
@@ -39,10 +41,10 @@ class _Scale:
 
     def __init__(self, chart: Chart) -> None:
         peak = max(rate for _, rate in chart.roofs)
-        ridges = [rate / chart.bandwidth for _, rate in chart.roofs]
+        ridges = [rate / bandwidth for _, rate in chart.roofs for _, bandwidth in chart.slopes]
         intensities = [dot.intensity for dot in chart.dots] + ridges
         rates = [dot.rate for dot in chart.dots] + [peak]
-        self.x0 = math.floor(math.log10(min(intensities)) - 0.1)
+        self.x0 = math.floor(min(math.log10(min(intensities)) - 0.1, math.log10(max(ridges)) - 2))
         self.x1 = math.ceil(math.log10(max(intensities)) + 0.3)
         self.y1 = math.ceil(math.log10(peak) + 0.1)
         self.y0 = min(math.floor(math.log10(min(rates)) - 0.1), self.y1 - 2)
@@ -82,36 +84,35 @@ def _grid(scale: _Scale) -> list[str]:
 def _roofs(chart: Chart, scale: _Scale) -> list[str]:
     pieces = []
     peak = max(rate for _, rate in chart.roofs)
-    ridge = peak / chart.bandwidth
-    start = 10.0**scale.x0
-    low = max(start, 10.0**scale.y0 / chart.bandwidth)
-    pieces.append(
-        _line(
-            scale.x(low),
-            scale.y(low * chart.bandwidth),
-            scale.x(ridge),
-            scale.y(peak),
-            tone="memory",
-            width=1.8,
-        )
-    )
+    for slope in chart.slopes:
+        pieces += _slope(*slope, peak, scale, labelled=slope is chart.slopes[0] or len(chart.slopes) < 3)
+    bandwidth = chart.slopes[0][1]
     taken: list[float] = []
     for name, rate in sorted(chart.roofs, key=lambda roof: -roof[1]):
         y = scale.y(rate)
-        pieces.append(_line(scale.x(rate / chart.bandwidth), y, WIDTH - RIGHT, y, tone="compute", width=1.8))
+        pieces.append(_line(scale.x(rate / bandwidth), y, WIDTH - RIGHT, y, tone="compute", width=1.8))
         below = any(abs(y - other) < 13 for other in taken)
         if sum(abs(y - other) < 26 for other in taken) < 2:
             place = y + 13 if below else y - 5
             pieces.append(_text(WIDTH - RIGHT, place, f"{name} {q.flop_rate(rate)}", anchor="end", tone="compute"))
         taken.append(y)
-    x, y = scale.x(low), scale.y(low * chart.bandwidth)
+    return pieces
+
+
+def _slope(name: str, bandwidth: float, peak: float, scale: _Scale, *, labelled: bool) -> list[str]:
+    """A memory's bandwidth as a line up to the highest roof, with its figure along it."""
+    ridge = peak / bandwidth
+    low = max(10.0**scale.x0, 10.0**scale.y0 / bandwidth)
+    x, y = scale.x(low), scale.y(low * bandwidth)
     far_x, far_y = scale.x(ridge), scale.y(peak)
-    angle = math.degrees(math.atan2(far_y - y, far_x - x))
-    mid_x, mid_y = x + 0.35 * (far_x - x), y + 0.35 * (far_y - y)
-    pieces.append(
-        f'<text x="{mid_x:.1f}" y="{mid_y - 6:.1f}" fill="{colour("memory")}" text-anchor="middle" '
-        f'transform="rotate({angle:.1f} {mid_x:.1f} {mid_y - 6:.1f})">{q.byte_rate(chart.bandwidth)}</text>'
-    )
+    pieces = [_line(x, y, far_x, far_y, tone="memory", width=1.8, opacity=1 if name == "memory" else 0.5)]
+    if labelled:
+        angle = math.degrees(math.atan2(far_y - y, far_x - x))
+        mid_x, mid_y = x + 0.4 * (far_x - x), y + 0.4 * (far_y - y)
+        pieces.append(
+            f'<text x="{mid_x:.1f}" y="{mid_y - 6:.1f}" fill="{colour("memory")}" text-anchor="middle" '
+            f'transform="rotate({angle:.1f} {mid_x:.1f} {mid_y - 6:.1f})">{name} {q.byte_rate(bandwidth)}</text>'
+        )
     return pieces
 
 
@@ -129,7 +130,9 @@ def _dots(chart: Chart, scale: _Scale) -> list[str]:
         )
     measured = [dot for dot in chart.dots if dot.label == "measured"]
     for dot in measured:
-        pieces.append(_text(scale.x(dot.intensity) + 10, scale.y(dot.rate) + 12, "measured", tone="measured"))
+        pieces.append(
+            _text(scale.x(dot.intensity) - 10, scale.y(dot.rate) + 14, "measured", anchor="end", tone="measured")
+        )
     return pieces
 
 
