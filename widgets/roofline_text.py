@@ -61,7 +61,10 @@ def _amounts(work: int, moved: int, density: float | None) -> str:
 
 
 def headline(report: RooflineReport, notes: Iterable[str] = ()) -> str:
-    """The verdict beside the chart, as an HTML fragment: bound, times, intensity and ridge, measurement."""
+    """The verdict above the chart, as an HTML fragment: bound, times, intensity and ridge, measurement.
+
+    `notes` are remarks on the view itself; the report's own stand below the chart.
+    """
     times = report.time
     rows = [
         ("compute", "unknown" if times.compute is None else seconds(times.compute)),
@@ -77,10 +80,7 @@ def headline(report: RooflineReport, notes: Iterable[str] = ()) -> str:
         f"<div><b>{for_html(value)}</b></div></div>"
         for name, value in rows
     )
-    stands_in = report.target.stands_in
-    remarks = [f"{stands_in[:1].upper()}{stands_in[1:].rstrip('.')}."] if stands_in else []
-    remarks += [*report.verdict.notes, *notes]
-    small = "".join(f"<li>{for_html(remark, limit=LONGEST_REMARK)}</li>" for remark in dict.fromkeys(remarks))
+    small = "".join(f"<li>{for_html(note, limit=LONGEST_REMARK)}</li>" for note in notes)
     return (
         '<div class="jaxscale-headline" style="line-height:1.4;color:var(--jp-content-font-color1,inherit)">'
         f'<div style="font-size:1.15em">{for_html(verdict_line(report), limit=LONGEST_REMARK)}</div>'

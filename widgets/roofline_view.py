@@ -15,7 +15,9 @@ import ipywidgets
 import numpy as np
 
 from jaxscale_magic.chips import Chip, chips
+from jaxscale_magic.report.html import report_html
 from jaxscale_magic.report.palette import colour
+from jaxscale_magic.report.parts import Chart, Headline
 from jaxscale_magic.report.record import RooflineReport
 from jaxscale_magic.roofline import COMMUNICATION, COMPUTE, MEMORY
 from jaxscale_magic.widgets.roofline_figure import roofline_figure
@@ -41,7 +43,7 @@ class RooflineView:
         chooser: the dropdown; its values are chip names, the report's own first.
         headline: the verdict on the chosen chip.
         figure: the chart; its marks are `roofs`, `slopes`, `ridge`, `ops`, `program`, `measured` and labels.
-        details: the full report on the chosen chip, folded.
+        details: the rest of the report on the chosen chip: lines, advice, figures, instructions.
         shown: what the chart shows now.
     """
 
@@ -60,12 +62,7 @@ class RooflineView:
             layout=ipywidgets.Layout(width="24em", max_width="100%"),
         )
         self.headline = ipywidgets.HTML(layout=ipywidgets.Layout(flex="1 1 26em", min_width="16em"))
-        self.report_html = ipywidgets.HTML()
-        self.details = ipywidgets.Accordion(
-            children=[self.report_html],
-            titles=["Full report: instructions, lines, memory, advice"],
-            selected_index=None,
-        )
+        self.details = ipywidgets.HTML()
         self._build_marks()
         self.shown = self.show(report)
         self.chooser.observe(self._chosen, names="value")
@@ -165,7 +162,7 @@ class RooflineView:
         if report is not self.report and report.time.comms:
             notes.append(f"Communication time stays as priced for {self.report.target.chip.title}.")
         self.headline.value = headline(report, notes)
-        self.report_html.value = report.to_html()
+        self.details.value = report_html(report, leave_out=(Headline, Chart))
         return figure
 
     def _range(self, limits: Limits) -> None:

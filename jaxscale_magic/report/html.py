@@ -20,9 +20,9 @@ _MARKS = {"warning": "⚠ ", "advice": "→ ", "note": ""}
 _CELL = "padding:1px 10px 1px 0;border:none;background:transparent"
 
 
-def report_html(report: RooflineReport, *, remark: str = "") -> str:
-    """The report as a fragment; `remark` is one more line below it."""
-    body = "".join(_html(part) for part in build(report))
+def report_html(report: RooflineReport, *, remark: str = "", leave_out: tuple[type[Part], ...] = ()) -> str:
+    """The report as a fragment; `remark` is one more line below it, `leave_out` kinds of parts shown elsewhere."""
+    body = "".join(_html(part) for part in build(report) if not isinstance(part, leave_out))
     if remark:
         body += _html(Note("note", remark))
     return '<div class="jaxscale-report" style="max-width:52em;line-height:1.4;font-size:14px">' + body + "</div>"

@@ -1,12 +1,12 @@
 """The chart as plain numbers, on chips whose figures can be worked out in the head.
 
-The chip of `sample_reports`: 100 GFLOP/s in bf16, 1 GB/s, so the ridge is at 100 FLOP/byte.
+The chip of `widget_samples`: 100 GFLOP/s in bf16, 1 GB/s, so the ridge is at 100 FLOP/byte.
 """
 
 from __future__ import annotations
 
 import pytest
-from sample_reports import HOSTILE, chip, op, report
+from widget_samples import HOSTILE, chip, op, report
 
 from jaxscale_magic.cost import Collective
 from jaxscale_magic.widgets.roofline_figure import OPS, roofline_figure
