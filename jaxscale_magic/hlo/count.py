@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from jaxscale_magic.cost import Collective, Cost, OpCost, Source, Unmodelled, Work, total_work
 from jaxscale_magic.hlo.collectives import read_collective
 from jaxscale_magic.hlo.custom_calls import custom_call_work
-from jaxscale_magic.hlo.flops import NOTHING, instruction_flops
+from jaxscale_magic.hlo.flops import NOTHING, RULES, instruction_flops
 from jaxscale_magic.hlo.graph import Computation, Instruction, Module
 from jaxscale_magic.hlo.read import without_collection
 from jaxscale_magic.hlo.sources import Lines
@@ -17,6 +17,8 @@ from jaxscale_magic.hlo.touched import compulsory_bytes
 from jaxscale_magic.hlo.traffic import FREE, instruction_bytes
 from jaxscale_magic.hlo.trips import loop_body, loop_condition, trip_count
 
+#: Opcodes behind which there may be arithmetic; the rest of a fusion is not looked at.
+COMPUTING = frozenset(RULES) | {"fusion", "call", "custom-call"}
 #: Opcodes that a fusion's label leaves out: they are how data gets to the arithmetic.
 _PLUMBING = frozenset(
     ["parameter", "constant", "tuple", "get-tuple-element", "bitcast", "broadcast", "copy", "reshape", "iota"]
@@ -167,7 +169,8 @@ def _arithmetic(
         for called in instruction.called:
             inner = walk.module.computations[called]
             for fused in inner:
-                _arithmetic(fused, inner, walk.lines(fused) or source, pieces, times, walk)
+                if fused.opcode in COMPUTING:
+                    _arithmetic(fused, inner, walk.lines(fused) or source, pieces, times, walk)
         return
     if instruction.opcode == "custom-call":
         work = custom_call_work(instruction, computation)

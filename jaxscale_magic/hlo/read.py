@@ -101,10 +101,11 @@ def _shape(proto: Any) -> Shape:
 
 def _instruction(proto: Any, shapes: dict[bytes, Shape]) -> Instruction:
     # Most shapes stand in a module many times; the message's own bytes are the quickest key to find them by.
-    key = proto.shape.SerializeToString()
+    described = proto.shape
+    key = described.SerializeToString()
     shape = shapes.get(key)
     if shape is None:
-        shape = shapes[key] = _shape(proto.shape)
+        shape = shapes[key] = _shape(described)
     return Instruction(
         proto.id,
         proto.name,
