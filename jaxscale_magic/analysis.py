@@ -29,6 +29,7 @@ from jaxscale_magic.useful_flops import useful_flops
 #: Seconds that re-tracing for advice may take in all, and how many programs it may compile.
 ADVICE_SECONDS = 5.0
 ADVICE_COMPILES = 40
+_HAS_EFFECTS = "Not timed: it calls back into Python (a debug print, a callback), which timing would repeat."
 #: A measurement this far under the lower bound is no rounding: the bound or the program is wrong.
 TOO_FAST = 0.98
 
@@ -108,7 +109,10 @@ def analyze(captured: Captured, options: Options) -> Analysis:
     outputs = _run(captured, ran)
     report = _report(captured, judged, target_chip, cost, ops, here)
     if here and options.measure and ran is not None and not captured.abstract:
-        report = _timed(report, captured, ran, options)
+        if captured.traced.jaxpr.effects:
+            report = replace(report, notes=(*report.notes, _HAS_EFFECTS))
+        else:
+            report = _timed(report, captured, ran, options)
     report = replace(report, notes=(*_warnings(report, captured), *report.notes))
     if options.advise and captured.retrace is not None:
         report = replace(report, advice=advise(_situation(report, captured, judged, options)))
@@ -173,6 +177,10 @@ def _report(
         notes.append("Not run: some inputs are shapes without numbers; results land as shapes too.")
     elif not here:
         notes.append(f"Not timed: no {chip.title} is here. The cell itself ran here once.")
+    if not here and _devices_of(captured) > 1:
+        notes.append(
+            f"Its inputs are sharded over {_devices_of(captured)} devices here; one {chip.title} is looked at."
+        )
     device = chip.per_device()
     fit = None
     if compiled.memory is not None:
@@ -183,6 +191,7 @@ def _report(
         target=Target(
             name=chip.name,
             chip=chip,
+            devices=compiled.devices,
             compiler=compiled.compiler,
             stands_in=compiled.stands_in,
             here=here,
@@ -194,6 +203,11 @@ def _report(
         notes=tuple(notes),
         source_lines=captured.source_lines,
     )
+
+
+def _devices_of(captured: Captured) -> int:
+    """How many devices the inputs lie on."""
+    return max((len(leaf.devices()) for leaf in captured.leaves if isinstance(leaf, jax.Array)), default=1)
 
 
 def _timed(
@@ -222,7 +236,7 @@ def _warnings(report: RooflineReport, captured: Captured) -> list[str]:
     """What a reader must know before any figure: dead or folded code, a bound that was beaten."""
     notes = []
     written = useful_flops(captured.traced.jaxpr)
-    done = report.cost.work.matrix_flops
+    done = report.cost.work.matrix_flops * report.target.devices
     if _folded(report):
         notes.append(
             "Nothing is left to run: the compiler computed the result while compiling (constant folding), or "

@@ -252,7 +252,7 @@ def _recycled_run(compiled: Any, jaxpr: Any, inputs: _Inputs) -> Run | None:
         jitted = jax.jit(with_spares, donate_argnums=donated, keep_unused=True, out_shardings=shardings)
         recycling = jitted.lower(*spares, *inputs.leaves).compile()
     held = [_wait(recycling(*spares, *inputs.renewed()))]
-    if _overlap([*inputs.leaves, *held[0]]):  # donating such an output would consume the caller's own array
+    if _overlap(held[0], inputs.leaves):  # donating such an output would consume the caller's own array
         return None
 
     def run(clock: Clock) -> float:
@@ -282,11 +282,15 @@ def _recyclable(jaxpr: Any, shapes: Sequence[Any], inputs: _Inputs) -> list[int]
     return chosen
 
 
-def _overlap(arrays: Sequence[Any]) -> bool:
-    """Whether two of these lie in the same buffer."""
-    alive = [x for x in arrays if not x.is_deleted() and _nbytes(x)]
-    places = [shard.data.unsafe_buffer_pointer() for x in alive for shard in x.addressable_shards]
-    return len(places) != len(set(places))
+def _overlap(outputs: Sequence[Any], inputs: Sequence[Any]) -> bool:
+    """Whether an output lies in the buffer of another, or of an input; the same input may be given twice."""
+
+    def places(arrays: Sequence[Any]) -> list[int]:
+        alive = [x for x in arrays if not x.is_deleted() and _nbytes(x)]
+        return [shard.data.unsafe_buffer_pointer() for x in alive for shard in x.addressable_shards]
+
+    found = places(outputs)
+    return len(found) != len(set(found)) or not set(found).isdisjoint(places(inputs))
 
 
 @dataclass(frozen=True, slots=True)

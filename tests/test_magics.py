@@ -209,3 +209,13 @@ def test_dead_code_is_said(notebook):
     report = report_of(notebook)
     assert report.cost.flops == {}
     assert any("dropped work" in note for note in report.notes)
+
+
+def test_a_program_that_prints_is_run_once_and_not_timed(notebook, capsys):
+    run(notebook, "x = jnp.ones(3)")
+    result, output = run(notebook, "%%roofline -v report\njax.debug.print('seen {}', x.sum())\ny = x + 1")
+    result.raise_error()
+    jax.effects_barrier()
+    assert report_of(notebook).measured is None
+    assert any("Not timed" in note for note in report_of(notebook).notes)
+    assert (output.stdout + capsys.readouterr().out).count("seen 3") == 1

@@ -201,3 +201,10 @@ def test_keyword_arguments():
     x = jnp.ones(4)
     traced = jax.jit(lambda x, *, y: x + y).trace(x, y=x)
     assert measure(traced.lower().compile(), traced, (x,), {"y": x}, Effort(repeats=1)).runs == 1
+
+
+def test_the_same_array_given_twice_still_recycles_the_output():
+    a = jnp.ones(1 << 20)
+    traced = jax.jit(lambda x, y: x + y).trace(a, a)
+    measured = measure(traced.lower().compile(), traced, (a, a), {}, Effort(repeats=3))
+    assert measured.fresh_outputs is not None

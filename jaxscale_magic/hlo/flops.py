@@ -233,6 +233,10 @@ def _reduce(instruction: Instruction, computation: Computation, module: Module) 
 def _reduce_window(instruction: Instruction, computation: Computation, module: Module) -> Work:
     read = computation.operand(instruction, 0).shape
     out = _first(instruction.shape)
+    reducer = reducer_flops(_called(instruction, module))
+    running = _running_reduction(instruction, read, out)
+    if running is not None:
+        return Work(vector_flops=running * reducer)
     taps = math.prod(
         taps_on_elements(
             out=out.dims[d],
@@ -245,7 +249,27 @@ def _reduce_window(instruction: Instruction, computation: Computation, module: M
         )
         for d, window in enumerate(instruction.proto.window.dimensions)
     )
-    return Work(vector_flops=max(0, taps - out.size) * reducer_flops(_called(instruction, module)))
+    return Work(vector_flops=max(0, taps - out.size) * reducer)
+
+
+def _running_reduction(instruction: Instruction, read: Shape, out: Shape) -> int | None:
+    """Steps of a window that only grows (a cumulative sum) or always holds everything; None for one that slides.
+
+    n - 1 a row, however many results show it.
+    """
+    moving = [d for d, window in enumerate(instruction.proto.window.dimensions) if window.size > 1]
+    if len(moving) != 1:
+        return None
+    (d,) = moving
+    window, size = instruction.proto.window.dimensions[d], read.dims[d]
+    if (window.stride or 1) != 1 or (window.window_dilation or 1) != 1 or (window.base_dilation or 1) != 1:
+        return None
+    from_the_start = window.padding_low >= out.dims[d] - 1
+    to_the_end = window.size - window.padding_low >= size
+    if not (from_the_start or to_the_end) or not out.dims[d]:
+        return None
+    longest: int = min(size, window.size)
+    return out.size // out.dims[d] * max(0, longest - 1)
 
 
 @rule("scatter")

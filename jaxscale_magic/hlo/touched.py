@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from jaxscale_magic.hlo.graph import Computation, Instruction, Module, Shape
 from jaxscale_magic.hlo.traffic import IN_PLACE, PARTIAL, VIEWS, updated_part
@@ -34,7 +35,7 @@ def compulsory_bytes(module: Module, trips: Trips) -> int:
             read += sum(reader.read(parameter, k, part, top, _DEPTH) for k, part in enumerate(parameter.shape.elements))
         else:
             read += reader.read(parameter, None, parameter.shape, top, _DEPTH)
-    return read + sum(_written(module, path, shape) for path, shape in _leaves(module.entry.root.shape))
+    return read + sum(_written(module, path, shape, trips) for path, shape in _leaves(module.entry.root.shape))
 
 
 def _leaves(shape: Shape, path: tuple[int, ...] = ()) -> list[tuple[tuple[int, ...], Shape]]:
@@ -133,74 +134,70 @@ class _Reader:
             if part is not None and part.parameters:
                 inner = _Frame(part, loop, frame)
                 total += times * self.read(part.parameters[0], element, shape, inner, depth)
-        if body is None or not _handed_on(body, element):
+        if _kept_by_loop(loop, element, self._module, self._trips) is None:
             return total
         return total + self.read(loop, element, shape, frame, depth)
 
 
-def _handed_on(body: Computation, element: int) -> bool:
-    """Whether element `element` of a loop's state comes out as the buffer it went in: unchanged, or updated in
-    place.
-    """
-    root = body.root
-    if root.opcode != "tuple" or element >= len(root.operands):
-        return False
-    value = body.operand(root, element)
-    for _ in range(_DEPTH):
-        if value.opcode == "get-tuple-element":
-            return value.proto.tuple_index == element and body.operand(value, 0).opcode == "parameter"
-        if value.operands and (value.opcode in ("copy", "bitcast") or value.opcode in IN_PLACE):
-            value = body.operand(value, 0)
-        else:
-            return False
-    return False
-
-
-def _origin(value: Instruction, computation: Computation) -> Instruction | None:
-    """The parameter whose buffer `value` updates in place or shows, or None."""
-    for _ in range(_DEPTH):
-        if value.opcode == "parameter":
-            return value
-        if value.operands and (value.opcode in IN_PLACE or value.opcode in ("bitcast", "copy")):
-            value = computation.operand(value, 0)
-        else:
-            return None
-    return None
-
-
-def _written(module: Module, path: tuple[int, ...], shape: Shape) -> int:
+def _written(module: Module, path: tuple[int, ...], shape: Shape, trips: Trips) -> int:
     """Bytes written of the result at `path`: all of it, or only the updates of a donated argument."""
-    if path not in module.aliases:
+    if path not in module.aliases or len(path) > 1:
         return shape.nbytes
-    value: Instruction = module.entry.root
-    computation = module.entry
-    for index in path:
-        if value.opcode != "tuple":
-            return shape.nbytes
-        value = computation.operand(value, index)
-    updates = _updates(value, computation, module)
-    return shape.nbytes if updates is None else min(updates, shape.nbytes)
+    found = _buffer(module.entry, module.entry.root, path[0] if path else None, module, trips)
+    return shape.nbytes if found is None else min(found.updated, shape.nbytes)
 
 
-def _updates(value: Instruction, computation: Computation, module: Module) -> int | None:
-    """Bytes of the in-place updates between a parameter and `value`; None where it is made otherwise."""
-    total = 0
+class _Buffer(NamedTuple):
+    """The parameter whose memory a value lies in, and the bytes that were updated there on the way."""
+
+    parameter: int
+    element: int | None
+    updated: int
+
+
+def _buffer(
+    computation: Computation, value: Instruction, element: int | None, module: Module, trips: Trips
+) -> _Buffer | None:
+    """Follow a value, or its tuple element, back to the parameter whose memory it shows or updates in place.
+
+    None where it is made otherwise.
+    """
+    updated = 0
     for _ in range(_DEPTH):
-        if value.opcode == "parameter":
-            return total
-        if value.opcode == "fusion":
-            inner = module.computations[value.called[0]]
-            inside = _updates(inner.root, inner, module)
-            origin = _origin(inner.root, inner)
-            if inside is None or origin is None:
-                return None
-            total += inside
-            value = computation.operand(value, origin.proto.parameter_number)
-        elif value.opcode in IN_PLACE:
-            total += updated_part(value, computation).nbytes
+        opcode = value.opcode
+        if opcode == "parameter":
+            return _Buffer(value.proto.parameter_number, element, updated)
+        if opcode == "get-tuple-element" and element is None:
+            value, element = computation.operand(value, 0), value.proto.tuple_index
+        elif opcode == "tuple" and element is not None:
+            value, element = computation.operand(value, element), None
+        elif opcode in ("bitcast", "copy", "optimization-barrier"):
             value = computation.operand(value, 0)
-        elif value.opcode in ("bitcast", "copy") and value.operands:
+        elif opcode in IN_PLACE:
+            updated += updated_part(value, computation).nbytes
+            value = computation.operand(value, 0)
+        elif opcode in ("fusion", "call"):
+            inner = module.computations[value.called[0]]
+            found = _buffer(inner, inner.root, element, module, trips)
+            if found is None:
+                return None
+            updated += found.updated
+            value, element = computation.operand(value, found.parameter), found.element
+        elif opcode == "while":
+            each = _kept_by_loop(value, element, module, trips)
+            if each is None:
+                return None
+            updated += each * trips(value, computation)
             value = computation.operand(value, 0)
         else:
             return None
     return None
+
+
+def _kept_by_loop(loop: Instruction, element: int | None, module: Module, trips: Trips) -> int | None:
+    """Bytes that a trip updates in an element of a loop's state that stays in its buffer; None for any other."""
+    body = loop_body(loop, module)
+    if body is None or element is None:
+        return None
+    found = _buffer(body, body.root, element, module, trips)
+    return found.updated if found is not None and found.element == element else None

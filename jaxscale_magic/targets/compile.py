@@ -38,6 +38,7 @@ class CompiledModule:
         fused: whether the compiler has fused it; if not, its traffic must be modelled.
         compiler: which compiler, in words.
         stands_in: why that is not the chip's own; "" where it is.
+        devices: how many devices the program is partitioned over.
         memory: what it occupies, or None where the compiler does not say.
         executable: the `jax.stages.Compiled`, where it can run here.
         seconds: how long compiling took.
@@ -47,6 +48,7 @@ class CompiledModule:
     fused: bool
     compiler: str
     stands_in: str
+    devices: int
     memory: MemoryUse | None
     executable: Any
     seconds: float
@@ -70,6 +72,7 @@ def compile_here(traced: Any) -> CompiledModule:
         fused=True,
         compiler=backend_version(platform),
         stands_in="",
+        devices=_device_count(executable),
         memory=_memory(executable),
         executable=executable,
         seconds=seconds,
@@ -110,6 +113,7 @@ def compile_standing_in(traced: Any, chip_title: str) -> CompiledModule:
         compiler=backend_version("cpu"),
         stands_in=f"the CPU compiler stands in for {chip_title}'s own: FLOPs and compulsory bytes are exact, "
         "scheduled bytes assume that elementwise work is fused into its neighbours",
+        devices=1,
         memory=_memory(executable, temporaries_count=False),
         executable=None,
         seconds=time.perf_counter() - start,
@@ -130,6 +134,11 @@ def _donated(traced: Any) -> Sequence[int]:
     """Flat numbers of the donated inputs."""
     leaves = jax.tree.leaves(traced.args_info, is_leaf=lambda x: hasattr(x, "donated"))
     return [k for k, leaf in enumerate(leaves) if leaf.donated]
+
+
+def _device_count(executable: Any) -> int:
+    shardings = jax.tree.leaves((executable.input_shardings, executable.output_shardings))
+    return max((len(s.device_set) for s in shardings if hasattr(s, "device_set")), default=1)
 
 
 def _memory(executable: Any, *, temporaries_count: bool = True) -> MemoryUse | None:

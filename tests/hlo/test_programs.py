@@ -175,6 +175,15 @@ PROGRAMS = [
         2 * 8 * 3 * 1 * (30 * 3) ** 2,
         4 * (8 * 3 * 32 * 32 + 27 + 8 * 3 * 30 * 30),
     ),
+    # a cache that is donated and written one row a step: ten rows of 256 B, the row and the ten indices read
+    Program(
+        "cache rows in a loop",
+        lambda cache, row: jax.lax.fori_loop(0, 10, lambda i, c: jax.lax.dynamic_update_slice(c, row, (i, 0)), cache),
+        (array(f32, 1000, 64), array(f32, 1, 64)),
+        0,
+        10 * 256 + 256,
+        donate=(0,),
+    ),
     # an unused argument counts nothing
     Program("unused", lambda x, y: x * 2, (array(f32, 1024), array(f32, 1 << 20)), 0, 2 * 4096),
     # reads its argument once, writes one number
@@ -258,6 +267,13 @@ def test_cholesky_is_a_third_of_n_cubed():
     traced = jax.jit(jnp.linalg.cholesky).trace(array(f32, 512, 512))
     cost, _ = count_module(read_module(compile_here(traced).module))
     assert cost.work.matrix_flops == round(512**3 / 3)
+
+
+@pytest.mark.parametrize("function", [lambda x: jnp.cumsum(x, 1), lambda x: jnp.cumsum(x, 0)])
+def test_a_cumulative_sum_is_one_addition_an_element(function):
+    traced = jax.jit(function).trace(array(f32, 1024, 1024))
+    cost, _ = count_module(read_module(compile_standing_in(traced, "TPU v5e").module), traffic=fused_traffic())
+    assert cost.vector_flops == 1024 * 1023
 
 
 def test_lines_add_up_to_the_whole():
