@@ -89,7 +89,8 @@ def _module_data(module: str | bytes | Path) -> tuple[bytes, str]:
     try:
         data = path.read_bytes()
     except (OSError, ValueError) as error:
-        raise ModuleError(f"{str(module)[:200]!r} is no HLO text, and no file can be read there: {error}.") from error
+        why = getattr(error, "strerror", None) or error
+        raise ModuleError(f"{str(module)[:200]!r} is no HLO text, and no file can be read there: {why}.") from error
     if data.lstrip()[:9] == b"HloModule":
         return text_to_module_bytes(data.decode()), path.name
     return data, path.name
