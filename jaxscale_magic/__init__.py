@@ -60,7 +60,7 @@ def roofline(
         TargetError: the compiler refuses the program.
     """
     from jaxscale_magic.analysis import Options, analyze
-    from jaxscale_magic.capture import capture_call
+    from jaxscale_magic.capture_call import capture_call
 
     captured = capture_call(fun, args, kwargs)
     return analyze(captured, Options(on=on, measure=measure, batch=batch)).report

@@ -1,8 +1,8 @@
 """The cell is the function: its source becomes a traceable program whose inputs are the notebook's arrays.
 
 The cell runs once, in the notebook's own namespace, with its input arrays replaced by tracers; afterwards every
-name is put back, and only `Captured.bind` makes the results land. What goes wrong is put into a sentence by
-`cell_errors.py`.
+name is put back, and only `Captured.bind` makes the results land. Single calls are in `capture_call.py`; what goes
+wrong is put into a sentence by `cell_errors.py`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import ast
 import builtins
 import contextlib
 import copy
-import inspect
 import io
 import types
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
@@ -176,103 +175,6 @@ def capture_cell(cell: Cell, namespace: MutableMapping[str, Any], *, title: str 
     )
 
 
-def capture_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Captured:
-    """Trace one call. A jitted function keeps its own shardings, donation and static arguments.
-
-    Of a function that is not jitted, arrays are inputs and everything else is a Python constant.
-
-    Raises:
-        CellError: the call cannot be traced.
-    """
-    name = getattr(function, "__name__", type(function).__name__)
-    title = f"{name}({', '.join(_described(arg) for arg in args)})"
-    labels = _call_labels(function, args, kwargs)
-    program: Any = function
-    if not (hasattr(function, "trace") and hasattr(function, "lower")):
-        function, args, kwargs = _arrays_only(function, args, kwargs)
-        program = jax.jit(function)
-    try:
-        with _unshared_traces():
-            traced = program.trace(*args, **kwargs)
-    except Exception as error:
-        raise explain(error, "", (), {}) from error
-    given, named = traced.args_info
-    dynamic = _dynamic_arguments(args, given)
-    keywords = {key: kwargs[key] for key in named}
-    leaves = jax.tree.leaves((dynamic, keywords))
-    structure = jax.tree.structure((dynamic, keywords))
-    static = [k for k, arg in enumerate(args) if not any(arg is d for d in dynamic)]
-
-    def retrace(specs: Sequence[Any], casts: dict[int, Any]) -> Any:
-        def again(*flat: Any) -> Any:
-            cast = [x.astype(casts[k]) if k in casts else x for k, x in enumerate(flat)]
-            positional, by_name = jax.tree.unflatten(structure, cast)
-            rest = iter(positional)
-            merged = [args[k] if k in static else next(rest) for k in range(len(args))]
-            return function(*merged, **{**kwargs, **by_name})
-
-        return jax.jit(again).trace(*specs)
-
-    return Captured(
-        title=title,
-        traced=traced,
-        args=dynamic,
-        kwargs=keywords,
-        abstract=any(is_abstract(leaf) for leaf in leaves),
-        names=tuple(labels.get(id(leaf), f"input {k}") for k, leaf in enumerate(leaves)),
-        retrace=retrace,
-    )
-
-
-def _arrays_only(
-    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
-    """The call with everything that is no array bound as a constant: (function, (leaves,), {})."""
-    leaves, structure = jax.tree.flatten((args, kwargs))
-    arrays = [k for k, leaf in enumerate(leaves) if is_array(leaf)]
-
-    def call(*given: Any) -> Any:
-        replaced = dict(zip(arrays, given, strict=True))
-        positional, named = jax.tree.unflatten(structure, [replaced.get(k, leaf) for k, leaf in enumerate(leaves)])
-        return function(*positional, **named)
-
-    call.__name__ = getattr(function, "__name__", "call")
-    return call, tuple(leaves[k] for k in arrays), {}
-
-
-def _dynamic_arguments(args: tuple[Any, ...], given: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The positional arguments that are not static: jax tells only what is left of them."""
-    if len(args) == len(given):
-        return args
-    kept = list(args)
-    for arg in args:  # a static argument holds no array
-        if len(kept) > len(given) and not any(is_array(leaf) for leaf in jax.tree.leaves(arg)):
-            kept = [other for other in kept if other is not arg]
-    if len(kept) != len(given):
-        raise CellError("it is not clear which arguments of this call are static.", advice="Pass them by name.")
-    return tuple(kept)
-
-
-def _described(arg: Any) -> str:
-    if is_array(arg):
-        return f"{arg.dtype}{list(arg.shape)}"
-    text = type(arg).__name__ if jax.tree.leaves(arg) and not isinstance(arg, (int, float, str, bool)) else repr(arg)
-    return text if len(text) <= 40 else text[:37] + "..."
-
-
-def _call_labels(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[int, str]:
-    """A label for each leaf of a call's arguments, by identity, after the function's own parameters."""
-    try:
-        bound = inspect.signature(function).bind(*args, **kwargs).arguments
-    except (TypeError, ValueError):
-        bound = {f"argument {number}": arg for number, arg in enumerate(args)} | kwargs
-    return {
-        id(leaf): name + jax.tree_util.keystr(path)
-        for name, value in bound.items()
-        for path, leaf in jax.tree_util.tree_leaves_with_path(value)
-    }
-
-
 class _CellRun:
     """One cell in one namespace: traces it, remembers its outputs, binds them."""
 
@@ -306,7 +208,7 @@ class _CellRun:
     def trace(self) -> Any:
         """Run the cell on tracers."""
         try:
-            with _unshared_traces():
+            with unshared_traces():
                 traced = jax.jit(self._run).trace(self.array_leaves())
         except CellError:
             raise
@@ -343,7 +245,7 @@ class _CellRun:
         def again(leaves: Sequence[Any]) -> list[Any]:
             return other._run([x.astype(casts[k]) if k in casts else x for k, x in enumerate(leaves)])
 
-        with _unshared_traces(), contextlib.redirect_stdout(io.StringIO()):
+        with unshared_traces(), contextlib.redirect_stdout(io.StringIO()):
             return jax.jit(again).trace(list(specs))
 
     def _run(self, leaves: Sequence[Any]) -> list[Any]:
@@ -415,7 +317,8 @@ def _same_leaves(one: tuple[list[Any], Any], other: tuple[list[Any], Any]) -> bo
 
 
 @contextmanager
-def _unshared_traces() -> Iterator[None]:
+def unshared_traces() -> Iterator[None]:
+    """Keep what is traced in this block out of every other trace's caches."""
     global _trace_context
     if _trace_context is None:
         _trace_context = jax.make_user_context()

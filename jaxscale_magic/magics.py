@@ -78,7 +78,8 @@ class RooflineMagics(Magics):
 
     def _capture_line(self, code: str) -> Any:
         """One call of a jitted function as it is; anything else like a cell of one line."""
-        from jaxscale_magic.capture import capture_call, capture_cell, parse_cell
+        from jaxscale_magic.capture import capture_cell, parse_cell
+        from jaxscale_magic.capture_call import capture_call
         from jaxscale_magic.cell_errors import explain
 
         filename = self._filename(code)

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxscale_magic.capture import capture_call, capture_cell, parse_cell
+from jaxscale_magic.capture import capture_cell, parse_cell
+from jaxscale_magic.capture_call import capture_call
 from jaxscale_magic.errors import CellError
 
 
