@@ -262,7 +262,6 @@ class _CellRun:
                 if name not in before or before[name] is not value
             }
             self._deleted = [name for name in before if name not in self._namespace]
-        bound.pop("print", None)
         self._mutated = {
             name
             for name, value in swapped.items()

@@ -136,6 +136,10 @@ def _in_place(error: BaseException, namespace: Mapping[str, Any]) -> Sentence:
     return "arrays cannot be changed in place.", "Write `x = x.at[index].set(value)`."
 
 
+def _waits(error: BaseException, namespace: Mapping[str, Any]) -> Sentence:
+    return "there is nothing to wait for while a cell is analysed.", "Leave it out: the magic waits for every result."
+
+
 def _unbound_axis(error: BaseException, namespace: Mapping[str, Any]) -> Sentence:
     return (
         f"{_first_line(error)}",
@@ -153,6 +157,7 @@ EXPLANATIONS: tuple[tuple[type[BaseException], str, Callable[..., Sentence]], ..
     (jax.errors.TracerIntegerConversionError, r"", _python_integer),
     (jax.errors.TracerArrayConversionError, r"", _numpy_function),
     (jax.errors.ConcretizationTypeError, r"", _no_number),
+    (AttributeError, r"block_until_ready|copy_to_host_async", _waits),
     (TypeError, r"Tracer\.?_*_?_?format__|unsupported format string", _no_number),
     (TypeError, r"does not support item assignment|immutable", _in_place),
 )
@@ -166,13 +171,14 @@ def explain(error: BaseException, filename: str, lines: Sequence[str], namespace
             reason, advice = sentence(error, namespace)
             break
     else:
-        reason, advice = f"{type(error).__name__}: {_first_line(error)}", ""
+        said = _first_line(error)
+        reason, advice = type(error).__name__ + (f": {said}" if said else "."), ""
     return CellError(reason, advice=advice, line=line, text=_line(lines, line or 0))
 
 
 def _first_line(error: BaseException) -> str:
     """The first sentence of a message, of a length one reads."""
-    text = next((line.strip() for line in str(error).splitlines() if line.strip()), "no message")
+    text = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
     return text if len(text) <= 300 else text[:297] + "..."
 
 

@@ -98,7 +98,10 @@ class RooflineMagics(Magics):
 
     def _filename(self, text: str) -> str:
         """A file name under which linecache and tracebacks know the text."""
-        name: str = self.shell.compile.cache(text, self.shell.execution_count, raw_code=text)
+        try:
+            name: str = self.shell.compile.cache(text, self.shell.execution_count, raw_code=text)
+        except UnicodeEncodeError as error:
+            raise UsageError(f"the cell holds a character that is no text: {text[error.start]!a}.") from error
         return name
 
 

@@ -188,6 +188,8 @@ ADVICE = {  # cell -> (line, words of the message)
     "y = x[x > 0]": (2, ["mask", "jnp.where"]),
     "y = jnp.zeros(x.sum().astype(int))": (2, []),
     "y = jax.lax.psum(x, 'data')": (2, ["data", "shard_map"]),
+    "y = (x + 1).block_until_ready()": (2, ["Leave it out"]),
+    "assert x.shape == (9,)": (2, ["AssertionError."]),
     "n = 3": (2, ["computes no array"]),
     "": (None, ["empty"]),
     "   \n\n": (None, ["empty"]),
@@ -231,6 +233,12 @@ def test_a_failing_cell_leaves_containers_as_they_were():
         run("log.append('new')\nseen['b'] = 2\ny = x @ x", space)
     assert space["log"] == ["old"]
     assert space["seen"] == {"a": 1}
+
+
+def test_a_name_that_shadows_print_lands():
+    space = notebook(x=x)
+    run("print = 3\ny = x + 1", space)
+    assert space["print"] == 3
 
 
 def test_plain_prints_happen_once(capsys):
