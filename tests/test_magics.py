@@ -152,7 +152,6 @@ def test_another_chip_runs_the_cell_here_and_times_nothing(notebook):
         ("%%roofline -n 0\ny = x + 1", ["-n", "at least 1"]),
         ("%%roofline -n many\ny = x + 1", ["-n", "many"]),
         ("%%roofline --batch z\ny = x + 1", ["no such input", "x"]),
-        ("%%roofline\ny = x  # \ud800", ["no text"]),
         ("%%roofline\n", ["empty"]),
         ("%%roofline\n# nothing yet", ["only comments"]),
         ("%%roofline\nn = 3", ["line 2", "computes no array"]),
