@@ -28,6 +28,7 @@ def execute(path: Path) -> nbformat.NotebookNode:
         timeout=900,
         kernel_name="python3",
         store_widget_state=False,
+        coalesce_streams=True,
         resources={"metadata": {"path": str(FOLDER)}},
     )
     client.execute()

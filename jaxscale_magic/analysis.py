@@ -219,7 +219,13 @@ def _timed(
 ) -> RooflineReport:
     """The report with its measurement; a calibration that a run beats is taken again."""
     effort = Effort(loops=options.loops, repeats=options.repeats, budget=options.budget)
-    measured = measure(compiled.executable, captured.traced, captured.args, captured.kwargs, effort)
+    try:
+        measured = measure(compiled.executable, captured.traced, captured.args, captured.kwargs, effort)
+    except JaxscaleError:
+        raise
+    except Exception as error:  # memory for a second set of buffers, say: the results are there all the same
+        why = next(iter(str(error).splitlines()), "") or type(error).__name__
+        return replace(report, notes=(*report.notes, f"Not timed: running it again failed: {why[:300]}"))
     report = replace(report, measured=measured)
     if report.target.chip.kind == "cpu" and measured.minimum < TOO_FAST * report.time.lower:
         from jaxscale_magic.chips.host import recalibrate_host
@@ -279,10 +285,11 @@ def _situation(report: RooflineReport, captured: Captured, compiled: CompiledMod
         assert captured.retrace is not None
         try:
             traced = captured.retrace(changed, casts)
-        except Exception:  # the user's code does not trace at this size or dtype: nothing to advise
+            title = report.target.chip.title
+            again = compile_here(traced) if compiled.fused else compile_standing_in(traced, title)
+            cost, ops = _count(again, captured)
+        except Exception:  # the program does not trace or compile at this size or dtype: nothing to advise
             return None
-        again = compile_here(traced) if compiled.fused else compile_standing_in(traced, report.target.chip.title)
-        cost, ops = _count(again, captured)
         return price(cost, ops, report.target.chip)
 
     return Situation(

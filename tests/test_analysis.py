@@ -96,6 +96,16 @@ def test_a_busy_calibration_is_taken_again(monkeypatch):
     assert not any("FASTER" in note for note in report.notes)
 
 
+def test_results_stay_where_timing_fails(monkeypatch):
+    def fail(*_args, **_options):
+        raise MemoryError("no room for another set of buffers")
+
+    monkeypatch.setattr(analysis, "measure", fail)
+    report = jm.roofline(product, jnp.ones((8, 8)), jnp.ones((8, 8)))
+    assert report.measured is None
+    assert any("no room for another set" in note for note in report.notes)
+
+
 def test_what_the_compiler_refuses_is_in_its_own_words():
     def impossible(x):
         return jax.lax.reshape(x, (2**62,)) if x.size < 0 else jax.ffi.ffi_call("no_such_target", x)(x)
