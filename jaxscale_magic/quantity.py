@@ -46,7 +46,8 @@ def seconds(value: float | None) -> str:
 
 def nbytes(value: float | None) -> str:
     """Size in decimal units, as in 6.29 MB."""
-    return "0 B" if value == 0 else engineering(value, "B") if value is None or value >= 1000 else f"{value:.0f} B"
+    whole = value is not None and not math.isnan(value) and abs(value) < 999.5
+    return f"{value:.0f} B" if whole else engineering(value, "B")
 
 
 def flops(value: float | None) -> str:
@@ -66,13 +67,13 @@ def byte_rate(value: float | None) -> str:
 
 def intensity(value: float | None) -> str:
     """Arithmetic intensity: "240 FLOP/B"."""
-    if value is None:
+    if value is None or math.isnan(value):
         return UNKNOWN
-    return f"{value:.3g} FLOP/B" if value < 1000 else f"{value:,.0f} FLOP/B"
+    return f"{value:.3g} FLOP/B" if value < 999.5 else f"{value:,.0f} FLOP/B"
 
 
 def percent(value: float | None) -> str:
     """A share: 0.123 -> "12 %"; small ones keep a digit."""
-    if value is None:
+    if value is None or math.isnan(value):
         return UNKNOWN
     return f"{100 * value:.0f} %" if value >= 0.095 or value == 0 else f"{100 * value:.2g} %"

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
+
 from jaxscale_magic import quantity as q
-from jaxscale_magic.errors import ChipError
-from jaxscale_magic.report.parts import Bar, Bars, Chart, Dot, Facts, Headline, More, Note, Part, Table
+from jaxscale_magic.report.parts import Bar, Bars, Facts, Headline, More, Note, Part, Table
+from jaxscale_magic.report.picture import chart
 from jaxscale_magic.report.record import RooflineReport
 from jaxscale_magic.roofline import Priced
 
 #: How many lines of the cell are shown at a glance, and how many rows of a table in all.
 GLANCE, ROWS = 3, 30
+#: How many names of what is not modelled a table holds, and how many notes are shown.
+NAMES, NOTES = 60, 12
+#: A measurement below this part of the lower bound is no luck: something is wrong.
+TOO_FAST = 0.98
 
 
 def build(report: RooflineReport) -> tuple[Part, ...]:
@@ -20,11 +27,11 @@ def build(report: RooflineReport) -> tuple[Part, ...]:
             _headline(report),
             *_warnings(report),
             _times(report),
-            _chart(report),
+            chart(report),
             _lines(report, report.lines[:GLANCE], "Costliest lines"),
             *(Note("advice", advice.text) for advice in report.advice),
             _figures(report),
-            *(Note("note", note) for note in (*report.notes, *report.verdict.notes) if not _is_loud(note)),
+            *_quiet_notes(report),
             More(
                 "Every line and instruction",
                 tuple(
@@ -32,6 +39,7 @@ def build(report: RooflineReport) -> tuple[Part, ...]:
                     for part in (
                         _lines(report, report.lines[GLANCE:ROWS], "Further lines"),
                         _ops(report),
+                        _unmodelled(report),
                     )
                     if part is not None
                 ),
@@ -67,6 +75,16 @@ def _speed(report: RooflineReport) -> str:
 
 def _warnings(report: RooflineReport) -> list[Note]:
     notes = [Note("warning", note) for note in report.notes if _is_loud(note)]
+    measured = report.measured
+    told = any(note.text.startswith("MEASURED FASTER") for note in notes)
+    if measured is not None and measured.minimum < TOO_FAST * report.time.lower and not told:
+        notes.append(
+            Note(
+                "warning",
+                f"MEASURED FASTER THAN POSSIBLE: {q.seconds(measured.minimum)} against a lower bound of "
+                f"{q.seconds(report.time.lower)}. Do not trust this report's times.",
+            )
+        )
     verdict = report.verdict
     if verdict.bound != verdict.min_bound:
         notes.append(
@@ -100,6 +118,7 @@ def _times(report: RooflineReport) -> Bars:
         rows.append(("communication", times.comms, "communication"))
     if report.measured is not None:
         rows.append(("measured", report.measured.minimum, "measured"))
+    rows = [(label, value if value is None or math.isfinite(value) else None, tone) for label, value, tone in rows]
     longest = max((value for _, value, _ in rows if value), default=0.0)
     return Bars(
         "Time at the roof",
@@ -190,22 +209,56 @@ def _figures(report: RooflineReport) -> Facts:
         if measured.dispatch >= 0.2 * measured.minimum:
             facts.append(("launch", f"{q.seconds(measured.dispatch)} of it launches the program"))
         facts += [("measurement", note) for note in measured.notes]
-    for collective in cost.collectives:
-        facts.append(
-            (
-                "collective",
-                f"{collective.count} × {collective.kind} of {q.nbytes(collective.bytes)} {collective.dtype}",
-            )
-        )
+    facts += _collectives(report)
     if report.fit is not None:
         room = f" of {q.nbytes(report.fit.capacity)}" if report.fit.capacity else ""
         beside = "" if report.fit.temporaries is not None else ", temporaries not counted"
         facts.append(("memory", f"{q.nbytes(report.fit.peak)}{room} per device{beside}"))
-    unknown = ", ".join(f"{entry.count} × {entry.name} ({entry.reason})" for entry in cost.unmodelled)
-    facts.append(("not modelled", unknown or "nothing"))
+    unknown = [f"{entry.count} × {entry.name} ({entry.reason})" for entry in cost.unmodelled[:GLANCE]]
+    if len(cost.unmodelled) > GLANCE:
+        unknown.append(f"{len(cost.unmodelled) - GLANCE} more below")
+    facts.append(("not modelled", ", ".join(unknown) or "nothing"))
     if report.target.compiler:
         facts.append(("compiler", report.target.compiler))
     return Facts("Figures", tuple(facts))
+
+
+def _collectives(report: RooflineReport) -> list[tuple[str, str]]:
+    """Equal collectives in one row; what moves most first."""
+    runs: Counter[tuple[str, str, int]] = Counter()
+    for collective in report.cost.collectives:
+        runs[collective.kind, collective.dtype, collective.bytes] += collective.count
+    ranked = sorted(runs.items(), key=lambda item: -item[0][2] * item[1])
+    rows = [
+        ("collective", f"{count} × {kind} of {q.nbytes(size)} {dtype}") for (kind, dtype, size), count in ranked[:ROWS]
+    ]
+    left = ranked[ROWS:]
+    return rows + ([("collective", f"{sum(count for _, count in left):,} smaller runs more")] if left else [])
+
+
+def _unmodelled(report: RooflineReport) -> Table | None:
+    """What could not be counted, by name, where the figures have no room for it."""
+    entries = report.cost.unmodelled
+    if len(entries) <= GLANCE:
+        return None
+    runs: Counter[tuple[str, str]] = Counter()
+    for entry in entries:
+        runs[entry.name, entry.reason] += entry.count
+    shown = runs.most_common(NAMES)
+    title = "Not modelled" + (f" (the {NAMES} that run most of {len(runs)})" if len(runs) > NAMES else "")
+    return Table(
+        title,
+        ("instruction", "runs", "why"),
+        tuple((name, f"{count:,}", reason) for (name, reason), count in shown),
+        right=frozenset({1}),
+    )
+
+
+def _quiet_notes(report: RooflineReport) -> list[Note]:
+    notes = [note for note in (*report.notes, *report.verdict.notes) if not _is_loud(note)]
+    shown = [Note("note", note) for note in notes[:NOTES]]
+    left = len(notes) - NOTES
+    return shown + ([Note("note", f"{left} further notes are in to_dict().")] if left > 0 else [])
 
 
 def _reached(report: RooflineReport) -> str:
@@ -216,47 +269,3 @@ def _reached(report: RooflineReport) -> str:
     if report.cost.total_flops:
         rates.insert(0, q.flop_rate(report.cost.total_flops / measured.minimum))
     return " and ".join(rates)
-
-
-def roofs(report: RooflineReport) -> tuple[tuple[str, float], ...]:
-    """The roofs that matter to a program: its own dtypes', and bf16 and f32 where the chip has them.
-
-    Dtypes with the same peak share one roof.
-    """
-    chip = report.target.chip.per_device()
-    names: dict[float, list[str]] = {}
-    for dtype in dict.fromkeys((*report.cost.flops, *(d for d in ("bf16", "f32") if d in chip.matrix_flops))):
-        try:
-            names.setdefault(chip.peak_flops(dtype), []).append(dtype)
-        except ChipError:
-            continue
-    if not report.cost.flops and chip.vector_flops is not None:
-        names.setdefault(chip.vector_flops.value, []).append("vector")
-    return tuple((", ".join(dtypes), peak) for peak, dtypes in names.items())
-
-
-def dots(report: RooflineReport) -> tuple[Dot, ...]:
-    """The program and its ten costliest instructions, where they have an intensity and a time."""
-    found = []
-    total = report.cost.total_flops
-    if report.intensity and total and report.time.lower:
-        roof = max(report.time.compute or 0.0, report.time.memory)
-        found.append(Dot("the program at its roof", report.intensity, total / roof, 1.0, report.bound))
-        if report.measured is not None and report.measured.minimum:
-            found.append(Dot("measured", report.intensity, total / report.measured.minimum, 1.0, "measured"))
-    for op in report.ops[:10]:
-        flops = op.work.matrix_flops + op.work.vector_flops
-        if op.intensity and op.time:
-            found.append(Dot(op.label, op.intensity, flops / op.time, op.share, op.bound))
-    return tuple(found)
-
-
-def _chart(report: RooflineReport) -> Chart | None:
-    points, lines = dots(report), roofs(report)
-    if not points or not lines:
-        return None
-    chip = report.target.chip.per_device()
-    slopes = [("memory", chip.hbm_bandwidth.value)]
-    if chip.cache_bandwidth is not None:
-        slopes.append(("cache", chip.cache_bandwidth.value))
-    return Chart(f"Roofline of {chip.title}", lines, tuple(slopes), points)

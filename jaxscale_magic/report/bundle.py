@@ -18,7 +18,7 @@ def mimebundle(report: RooflineReport) -> dict[str, Any]:
         try:
             bundle |= _widget_bundle(report)
         except ImportError as error:
-            remark = f"The interactive view needs {error.name}: pip install {error.name}."
+            remark = f"The interactive view cannot be shown: {error}."
     bundle["text/html"] = report_html(report, remark=remark)
     return bundle
 

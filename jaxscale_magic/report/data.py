@@ -6,12 +6,14 @@ import dataclasses
 import json
 import math
 import os
-import tempfile
+import secrets
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxscale_magic.errors import JaxscaleError
+from jaxscale_magic.report.escaping import plain
 from jaxscale_magic.report.record import RooflineReport
 from jaxscale_magic.roofline import Priced
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 def report_dict(report: RooflineReport) -> dict[str, Any]:
     """Plain numbers, strings, lists and dicts; figures that are absent are None."""
     cost = report.cost
-    return {
+    data = {
         "title": report.title,
         "bound": report.bound,
         "target": {
@@ -52,6 +54,8 @@ def report_dict(report: RooflineReport) -> dict[str, Any]:
         "advice": _plain(report.advice),
         "notes": [*report.notes, *report.verdict.notes],
     }
+    finite: dict[str, Any] = _plain(data)
+    return finite
 
 
 def _row(priced: Priced) -> dict[str, Any]:
@@ -87,7 +91,7 @@ def _plain(value: Any) -> Any:
 
 def report_json(report: RooflineReport, *, indent: int | None = 2) -> str:
     """`report_dict` as JSON text that any reader of JSON takes."""
-    return json.dumps(_plain(report_dict(report)), indent=indent, allow_nan=False)
+    return json.dumps(report_dict(report), indent=indent, allow_nan=False)
 
 
 def report_frame(report: RooflineReport, *, by: str = "op") -> pandas.DataFrame:
@@ -132,22 +136,18 @@ def save_report(report: RooflineReport, path: str | Path) -> Path:
     if writer is None:
         raise JaxscaleError(f"{path.name}: the ending decides the form; it can be {', '.join(WRITERS)}.")
     text = writer(report)
-    temporary = None
+    temporary = path.parent / f".{secrets.token_hex(8)}{path.suffix}"
     try:
-        with tempfile.NamedTemporaryFile(
-            "w",
-            encoding="utf-8",
-            errors="replace",
-            dir=path.parent,
-            prefix=".",
-            suffix=path.suffix,
-            delete=False,
-        ) as file:
-            temporary = file.name
-            file.write(text)
-        os.replace(temporary, path)
-    except OSError as error:
-        if temporary is not None and os.path.exists(temporary):
-            os.unlink(temporary)
-        raise JaxscaleError(f"the report cannot be written to {path}: {error.strerror or error}.") from error
+        try:
+            with open(temporary, "x", encoding="utf-8", errors="replace") as file:
+                file.write(text)
+            if path.exists():
+                shutil.copymode(path, temporary)
+            os.replace(temporary, path)
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            raise
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        reason = getattr(error, "strerror", None) or error
+        raise JaxscaleError(f"the report cannot be written to {plain(str(path), limit=1000)}: {reason}.") from error
     return path

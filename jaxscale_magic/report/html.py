@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
+from jaxscale_magic.errors import CellError
 from jaxscale_magic.report.build import build
 from jaxscale_magic.report.escaping import for_html
 from jaxscale_magic.report.palette import colour
@@ -17,6 +18,8 @@ from jaxscale_magic.report.record import RooflineReport
 from jaxscale_magic.report.svg import chart_svg
 
 _MARKS = {"warning": "⚠ ", "advice": "→ ", "note": ""}
+#: Longest text of a table's cell, so that the page stays small whatever the program's names.
+LONGEST_CELL = 120
 _CELL = "padding:1px 10px 1px 0;border:none;background:transparent"
 
 
@@ -49,6 +52,18 @@ def reports_page(reports: Sequence[RooflineReport]) -> str:
     )
 
 
+def error_html(error: CellError) -> str:
+    """A box with what is wrong with a cell, the line of it, and what to write instead."""
+    where = f"Line {error.line}" if error.line is not None else "This cell"
+    quoted = f"<pre><bdi><code>{for_html(error.text)}</code></bdi></pre>" if error.text else ""
+    advice = _html(Note("advice", error.advice)) if error.advice else ""
+    return (
+        f'<div class="jaxscale-error" style="max-width:52em;line-height:1.4;border-left:6px solid {colour("memory")};'
+        f'padding-left:8px"><p style="margin:0"><b>{where}</b>: '
+        f"<bdi>{for_html(error.reason, limit=2000)}</bdi></p>{quoted}{advice}</div>"
+    )
+
+
 @functools.singledispatch
 def _html(part: Part) -> str:
     raise TypeError(f"no HTML rendering for {type(part).__name__}")
@@ -73,9 +88,9 @@ def _(part: Bars) -> str:
             f'<rect width="{width:.1f}%" height="12" rx="2" fill="{colour(bar.tone)}"/></svg>'
         )
         rows.append(
-            f'<tr style="background:transparent"><th style="{_CELL};text-align:left;font-weight:normal">'
+            f'<tr style="background:transparent"><th align="left" style="{_CELL};text-align:left;font-weight:normal">'
             f"{for_html(bar.label)}</th>"
-            f'<td style="{_CELL};text-align:right;white-space:nowrap" title="{for_html(bar.exact)}">'
+            f'<td align="right" style="{_CELL};text-align:right;white-space:nowrap" title="{for_html(bar.exact)}">'
             f'{for_html(bar.value)}</td><td style="{_CELL};width:70%">{fill}</td></tr>'
         )
     return f'<table style="border:none;width:100%;margin:0 0 8px">{"".join(rows)}</table>'
@@ -84,14 +99,15 @@ def _(part: Bars) -> str:
 @_html.register
 def _(part: Table) -> str:
     head = "".join(
-        f'<th style="{_CELL};text-align:{_side(part, k)}">{for_html(column)}</th>'
+        f'<th align="{_side(part, k)}" style="{_CELL};text-align:{_side(part, k)}">{for_html(column)}</th>'
         for k, column in enumerate(part.columns)
     )
     rows = []
     for number, row in enumerate(part.rows):
         tone = part.tones[number] if part.tones else ""
         cells = "".join(
-            f'<td style="{_CELL};text-align:{_side(part, k)}{_tone(part, k, tone)}">{_cell(part, k, cell)}</td>'
+            f'<td align="{_side(part, k)}" style="{_CELL};text-align:{_side(part, k)}">'
+            f"{_cell(part, k, cell, tone)}</td>"
             for k, cell in enumerate(row)
         )
         rows.append(f'<tr style="background:transparent">{cells}</tr>')
@@ -105,20 +121,18 @@ def _side(part: Table, column: int) -> str:
     return "right" if column in part.right else "left"
 
 
-def _tone(part: Table, column: int, tone: str) -> str:
-    return f";color:{colour(tone)};font-weight:bold" if part.columns[column] == "bound" and tone else ""
-
-
-def _cell(part: Table, column: int, cell: str) -> str:
-    shown = for_html(cell)
+def _cell(part: Table, column: int, cell: str, tone: str) -> str:
+    shown = for_html(cell, limit=LONGEST_CELL)
+    if part.columns[column] == "bound" and tone:  # the mark has the colour; the word stays readable on any page
+        return f'<span style="color:{colour(tone)}">■</span> <b>{shown}</b>'
     return f"<bdi><code>{shown}</code></bdi>" if part.columns[column] in ("code", "instruction") else shown
 
 
 @_html.register
 def _(part: Facts) -> str:
     rows = "".join(
-        f'<tr style="background:transparent"><th style="{_CELL};text-align:left;font-weight:normal;opacity:.75;'
-        f'vertical-align:top;white-space:nowrap">{for_html(name)}</th>'
+        f'<tr style="background:transparent"><th align="left" style="{_CELL};text-align:left;'
+        f'font-weight:normal;opacity:.75;vertical-align:top;white-space:nowrap">{for_html(name)}</th>'
         f'<td style="{_CELL};text-align:left">{for_html(value, limit=2000)}</td></tr>'
         for name, value in part.facts
     )

@@ -20,7 +20,7 @@ def chart_svg(chart: Chart) -> str:
     label = for_html(_description(chart), limit=600)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
-        f'role="img" aria-label="{label}" style="max-width:100%;height:auto;font:11px sans-serif">'
+        f'role="img" aria-label="{label}" font-size="11" font-family="sans-serif" style="max-width:100%;height:auto">'
         f"<title>{for_html(chart.title)}</title>" + "".join(pieces) + "</svg>"
     )
 
@@ -94,7 +94,7 @@ def _roofs(chart: Chart, scale: _Scale) -> list[str]:
         below = any(abs(y - other) < 13 for other in taken)
         if sum(abs(y - other) < 26 for other in taken) < 2:
             place = y + 13 if below else y - 5
-            pieces.append(_text(WIDTH - RIGHT, place, f"{name} {q.flop_rate(rate)}", anchor="end", tone="compute"))
+            pieces.append(_text(WIDTH - RIGHT, place, f"{name} {q.flop_rate(rate)}", anchor="end"))
         taken.append(y)
     return pieces
 
@@ -110,7 +110,7 @@ def _slope(name: str, bandwidth: float, peak: float, scale: _Scale, *, labelled:
         angle = math.degrees(math.atan2(far_y - y, far_x - x))
         mid_x, mid_y = x + 0.4 * (far_x - x), y + 0.4 * (far_y - y)
         pieces.append(
-            f'<text x="{mid_x:.1f}" y="{mid_y - 6:.1f}" fill="{colour("memory")}" text-anchor="middle" '
+            f'<text x="{mid_x:.1f}" y="{mid_y - 6:.1f}" fill="currentColor" text-anchor="middle" '
             f'transform="rotate({angle:.1f} {mid_x:.1f} {mid_y - 6:.1f})">{name} {q.byte_rate(bandwidth)}</text>'
         )
     return pieces
@@ -130,9 +130,7 @@ def _dots(chart: Chart, scale: _Scale) -> list[str]:
         )
     measured = [dot for dot in chart.dots if dot.label == "measured"]
     for dot in measured:
-        pieces.append(
-            _text(scale.x(dot.intensity) - 10, scale.y(dot.rate) + 14, "measured", anchor="end", tone="measured")
-        )
+        pieces.append(_text(scale.x(dot.intensity) - 10, scale.y(dot.rate) + 14, "measured", anchor="end"))
     return pieces
 
 
@@ -149,6 +147,5 @@ def _line(x1: float, y1: float, x2: float, y2: float, *, tone: str = "", width: 
     )
 
 
-def _text(x: float, y: float, text: str, *, anchor: str = "start", tone: str = "") -> str:
-    fill = colour(tone) if tone else "currentColor"
-    return f'<text x="{x:.1f}" y="{y:.1f}" fill="{fill}" text-anchor="{anchor}">{for_html(text)}</text>'
+def _text(x: float, y: float, text: str, *, anchor: str = "start") -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" fill="currentColor" text-anchor="{anchor}">{for_html(text)}</text>'

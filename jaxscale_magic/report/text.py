@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import functools
-import textwrap
 from collections.abc import Sequence
 
 from jaxscale_magic.report.build import build
-from jaxscale_magic.report.escaping import for_markdown, plain, shorten
+from jaxscale_magic.report.escaping import columns, fit, for_markdown, plain, shorten_columns
 from jaxscale_magic.report.parts import Bars, Chart, Facts, Headline, More, Note, Part, Table
 from jaxscale_magic.report.record import RooflineReport
 
-WIDTH = 80
+WIDTH, LONGEST_NOTE = 80, 2000
 _MARKS = {"warning": "! ", "advice": "→ ", "note": "· "}
 
 
@@ -47,17 +46,17 @@ def _(part: Table) -> list[str]:
     if not part.rows:
         return []
     cells = [[plain(cell) for cell in row] for row in (part.columns, *part.rows)]
-    widths = [max(len(row[k]) for row in cells) for k in range(len(part.columns))]
+    widths = [max(columns(row[k]) for row in cells) for k in range(len(part.columns))]
     flexible = max(range(len(widths)), key=lambda k: widths[k])
     spare = WIDTH - 2 - sum(widths) - 2 * (len(widths) - 1)
     widths[flexible] = max(8, widths[flexible] + min(0, spare))
     lines = [plain(part.title)]
     for row in cells:
         shown = [
-            f"{shorten(cell, width):>{width}}" if k in part.right else f"{shorten(cell, width):<{width}}"
+            _padded(shorten_columns(cell, width), width, right=k in part.right)
             for k, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
-        lines.append(("  " + "  ".join(shown)).rstrip()[:WIDTH])
+        lines.append(fit(("  " + "  ".join(shown)).rstrip(), WIDTH))
     return [*lines, ""]
 
 
@@ -86,10 +85,23 @@ def _(part: More) -> list[str]:
     return ["", *(line for inner in part.parts for line in _text(inner))]
 
 
+def _padded(cell: str, width: int, *, right: bool) -> str:
+    space = " " * (width - columns(cell))
+    return space + cell if right else cell + space
+
+
 def _wrapped(text: str, *, first: str = "", rest: str = "") -> list[str]:
-    return textwrap.wrap(
-        plain(text, limit=2000), WIDTH, initial_indent=first, subsequent_indent=rest, break_long_words=True
-    )
+    """Words in lines of at most WIDTH columns; a word longer than a line is broken."""
+    lines: list[str] = []
+    line, empty = first, True
+    for word in plain(text, limit=LONGEST_NOTE).split():
+        if not empty and columns(line) + 1 + columns(word) > WIDTH:
+            lines, line, empty = [*lines, line], rest, True
+        line, empty = line + ("" if empty else " ") + word, False
+        while columns(line) > WIDTH:
+            head = fit(line, WIDTH)
+            lines, line = [*lines, head], rest + line[len(head) :]
+    return lines if empty else [*lines, line]
 
 
 def report_markdown(report: RooflineReport) -> str:

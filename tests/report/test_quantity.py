@@ -26,7 +26,17 @@ def test_seconds(value, text):
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0, "0 B"), (17, "17 B"), (999, "999 B"), (1000, "1.00 kB"), (6291456, "6.29 MB"), (10**15, "1.00 PB")],
+    [
+        (0, "0 B"),
+        (17, "17 B"),
+        (999, "999 B"),
+        (999.7, "1.00 kB"),  # rounds up across the prefix
+        (1000, "1.00 kB"),
+        (6291456, "6.29 MB"),
+        (10**15, "1.00 PB"),
+        (None, "unknown"),
+        (float("nan"), "unknown"),
+    ],
 )
 def test_bytes_are_decimal(value, text):
     assert q.nbytes(value) == text
@@ -38,7 +48,9 @@ def test_rates_and_shares():
     assert q.byte_rate(8.2e11) == "820 GB/s"
     assert q.intensity(240.24) == "240 FLOP/B"
     assert q.intensity(12345.6) == "12,346 FLOP/B"
-    assert q.intensity(None) == "unknown"
+    assert q.intensity(None) == q.intensity(float("nan")) == "unknown"
+    assert q.intensity(999.7) == "1,000 FLOP/B"
+    assert q.percent(float("nan")) == "unknown"
     assert [q.percent(x) for x in (0, 0.0012, 0.05, 0.5, 1.0, None)] == [
         "0 %",
         "0.12 %",
