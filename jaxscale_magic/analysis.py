@@ -20,6 +20,7 @@ from jaxscale_magic.hlo.count import count_module
 from jaxscale_magic.hlo.fuse import fused_traffic
 from jaxscale_magic.hlo.read import read_module
 from jaxscale_magic.jax_internals import text_to_module_bytes
+from jaxscale_magic.report.build import TOO_FAST
 from jaxscale_magic.report.record import Fit, RooflineReport, Target
 from jaxscale_magic.roofline import Verdict, price
 from jaxscale_magic.targets.compile import CompiledModule, compile_here, compile_standing_in
@@ -30,8 +31,6 @@ from jaxscale_magic.useful_flops import useful_flops
 ADVICE_SECONDS = 5.0
 ADVICE_COMPILES = 40
 _HAS_EFFECTS = "Not timed: it calls back into Python (a debug print, a callback), which timing would repeat."
-#: A measurement this far under the lower bound is no rounding: the bound or the program is wrong.
-TOO_FAST = 0.98
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
