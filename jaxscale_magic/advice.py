@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from jaxscale_magic.batch import Batch
 from jaxscale_magic.cost import Cost
 from jaxscale_magic.quantity import seconds as in_seconds
 from jaxscale_magic.roofline import COMPUTE, MEMORY, Verdict
@@ -51,7 +52,7 @@ class Situation:
         measured: what a run took, or None.
         names: a label for each flat input.
         specs: shape and dtype of each flat input.
-        batch: (flat input, dimension) that counts as the batch, or None.
+        batch: what counts as the batch, or None.
         reprice: (specs, casts) -> the verdict on the program traced so, or None where it cannot be traced or
             no time is left; casts maps a flat input to the dtype it is converted to inside.
     """
@@ -61,7 +62,7 @@ class Situation:
     measured: Measured | None
     names: tuple[str, ...]
     specs: tuple[jax.ShapeDtypeStruct, ...]
-    batch: tuple[int, int] | None
+    batch: Batch | None
     reprice: Callable[[Sequence[Any], dict[int, Any]], Verdict | None]
 
 
@@ -94,26 +95,31 @@ def _excess(verdict: Verdict) -> float:
 @rule
 def batch_crossing(situation: Situation) -> Advice | None:
     """The smallest batch at which the program is compute-bound, found by re-tracing at other sizes."""
-    verdict = situation.verdict
-    if situation.batch is None or not verdict.times.compute or verdict.bound not in (COMPUTE, MEMORY):
+    verdict, batch = situation.verdict, situation.batch
+    if batch is None:
         return None
-    leaf, dim = situation.batch
-    now = situation.specs[leaf].shape[dim]
-    if now < 1:
-        return None
+    now = situation.specs[batch.leaf].shape[batch.dim]
+    if now < 1 or not verdict.times.compute or verdict.bound not in (COMPUTE, MEMORY):
+        return _no_crossing(situation, "compute and memory time are not both known and above the others")
     seen: dict[int, Verdict | None] = {now: verdict}
 
-    def excess(batch: int) -> float | None:
-        if batch not in seen:
-            seen[batch] = _at_batch(situation, batch)
-        found = seen[batch]
+    def excess(size: int) -> float | None:
+        if size not in seen:
+            seen[size] = situation.reprice(batch.resized(situation.specs, size), {})
+        found = seen[size]
         return None if found is None else _excess(found)
 
     crossing = find_crossing(excess, now)
     at = seen.get(crossing) if crossing is not None else None
     if crossing is None or at is None:
-        return None
-    name = f"{situation.names[leaf]}'s dimension {dim}" if dim else f"batch ({situation.names[leaf]}'s rows)"
+        unknown = next((size for size, found in seen.items() if found is None), None)
+        return _no_crossing(
+            situation,
+            "memory time stays above compute time at every size tried"
+            if unknown is None
+            else f"it cannot be traced and priced with {unknown} instead of {now}",
+        )
+    name = _batch_name(situation)
     if crossing > now:
         text = (
             f"Compute-bound from {name} = {crossing} on (now {now}): an item then takes "
@@ -124,6 +130,19 @@ def batch_crossing(situation: Situation) -> Advice | None:
     else:
         text = f"{name[0].upper()}{name[1:]} = {now} is just where it becomes compute-bound."
     return Advice(rule="batch_crossing", text=text, value=float(crossing))
+
+
+def _batch_name(situation: Situation) -> str:
+    assert situation.batch is not None
+    leaf, dim = situation.names[situation.batch.leaf], situation.batch.dim
+    return f"{leaf}'s dimension {dim}" if dim else f"batch ({leaf}'s rows)"
+
+
+def _no_crossing(situation: Situation, why: str) -> Advice | None:
+    """What to say where no batch crosses: nothing, unless the user asked for it."""
+    if situation.batch is None or not situation.batch.asked:
+        return None
+    return Advice(rule="batch_crossing", text=f"No crossing was found for the {_batch_name(situation)}: {why}.")
 
 
 def find_crossing(excess: Callable[[int], float | None], start: int) -> int | None:
@@ -191,25 +210,6 @@ def find_crossing(excess: Callable[[int], float | None], start: int) -> int | No
     return high
 
 
-def _at_batch(situation: Situation, batch: int) -> Verdict | None:
-    """The program at another batch: the named dimension alone, or every leading one that equals it."""
-    assert situation.batch is not None
-    leaf, dim = situation.batch
-    now = situation.specs[leaf].shape[dim]
-    alone = list(situation.specs)
-    alone[leaf] = _resized(alone[leaf], dim, batch)
-    together = [
-        _resized(spec, 0, batch) if spec.shape and spec.shape[0] == now and k != leaf else alone[k]
-        for k, spec in enumerate(situation.specs)
-    ]
-    return situation.reprice(alone, {}) or (situation.reprice(together, {}) if together != alone else None)
-
-
-def _resized(spec: jax.ShapeDtypeStruct, dim: int, size: int) -> jax.ShapeDtypeStruct:
-    shape = (*spec.shape[:dim], size, *spec.shape[dim + 1 :])
-    return jax.ShapeDtypeStruct(shape, spec.dtype)
-
-
 def _saving(rule_name: str, situation: Situation, changed: Verdict | None, what: str) -> Advice | None:
     """Advice for a change, where it saves enough to be worth a sentence."""
     if changed is None:
@@ -228,11 +228,11 @@ def int8_weights(situation: Situation) -> Advice | None:
     """Weights stored in int8 and converted where they are multiplied, for a memory-bound matmul."""
     if situation.verdict.bound != MEMORY or not situation.cost.flops:
         return None
-    batch_leaf = situation.batch[0] if situation.batch else -1
+    batch = situation.batch
     weights = [
         k
         for k, spec in enumerate(situation.specs)
-        if k != batch_leaf
+        if not (batch and (k == batch.leaf or k in batch.others))
         and len(spec.shape) >= 2
         and jnp.issubdtype(spec.dtype, jnp.floating)
         and jnp.dtype(spec.dtype).itemsize > 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,11 +12,12 @@ from typing import Any
 import jax
 
 from jaxscale_magic.advice import Situation, advise
+from jaxscale_magic.batch import find_batch, named_dimension
 from jaxscale_magic.capture import Captured
 from jaxscale_magic.chips import Chip, chip_for_device_kind
 from jaxscale_magic.chips import chip as chip_by_name
 from jaxscale_magic.cost import Cost, OpCost
-from jaxscale_magic.errors import ChipError, JaxscaleError, ModuleError
+from jaxscale_magic.errors import CellError, ChipError, JaxscaleError, ModuleError
 from jaxscale_magic.hlo.count import count_module
 from jaxscale_magic.hlo.fuse import fused_traffic
 from jaxscale_magic.hlo.read import read_module
@@ -30,6 +32,7 @@ from jaxscale_magic.useful_flops import useful_flops
 #: Seconds that re-tracing for advice may take in all, and how many programs it may compile.
 ADVICE_SECONDS = 5.0
 ADVICE_COMPILES = 40
+_ONCE = "Other sizes and dtypes are not tried: {}, so running the code again could be noticed."
 _HAS_EFFECTS = "Not timed: it calls back into Python (a debug print, a callback), which timing would repeat."
 
 
@@ -57,10 +60,10 @@ class Options:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Analysis:
-    """A report and what running the program gave: its output leaves, or their shapes where it was not run."""
+    """A report and the value of the cell's last expression, or of the call."""
 
     report: RooflineReport
-    outputs: Any
+    value: Any
 
 
 def analyze_module(module: str | bytes | Path, on: str | Chip) -> RooflineReport:
@@ -98,25 +101,34 @@ def _module_data(module: str | bytes | Path) -> tuple[bytes, str]:
 def analyze(captured: Captured, options: Options) -> Analysis:
     """Compile, count, price, run, time and advise.
 
+    The program's results land (`Captured.bind`) as soon as it has run, before anything that takes long and may be
+    interrupted; where it cannot be run, shapes land.
+
     Raises:
         ChipError, TargetError, ModuleError: as their names say.
+        JaxscaleError: `options.batch` names no input.
+        CellError: running the program raised.
     """
     target_chip = chip_by_name(options.on) if options.on is not None else _chip_here()
+    if options.batch is not None:
+        named_dimension(options.batch, captured.names, _specs(captured))
     here = options.on is None
     ran = compile_here(captured.traced) if here or not captured.abstract else None
     judged = ran if here and ran is not None else compile_standing_in(captured.traced, target_chip.title)
     cost, ops = _count(judged, captured)
-    outputs = _run(captured, ran)
+    value = captured.bind(_run(captured, ran))
     report = _report(captured, judged, target_chip, cost, ops, here)
     if here and options.measure and ran is not None and not captured.abstract:
         if captured.traced.jaxpr.effects:
             report = replace(report, notes=(*report.notes, _HAS_EFFECTS))
         else:
             report = _timed(report, captured, ran, options)
+    if options.advise and captured.once:
+        report = replace(report, notes=(*report.notes, _ONCE.format(captured.once)))
     report = replace(report, notes=(*_warnings(report, captured), *report.notes))
-    if options.advise and captured.retrace is not None:
+    if options.advise:
         report = replace(report, advice=advise(_situation(report, captured, judged, options)))
-    return Analysis(report=report, outputs=outputs)
+    return Analysis(report=report, value=value)
 
 
 def _chip_here() -> Chip:
@@ -150,7 +162,17 @@ def _run(captured: Captured, compiled: CompiledModule | None) -> Any:
         shapes = jax.tree.leaves(captured.traced.out_info)
         return [jax.ShapeDtypeStruct(s.shape, s.dtype) for s in shapes]
     args, kwargs = _spared(captured)
-    return jax.block_until_ready(compiled.executable(*args, **kwargs))
+    try:
+        return jax.block_until_ready(compiled.executable(*args, **kwargs))
+    except Exception as error:  # a callback of the user's raised, memory ran out
+        raise CellError(f"running it failed: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    """What an error of the runtime's says: the exception that a callback raised, else the first line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    raised = [line for line in lines if re.match(r"(\w+\.)*\w*(Error|Exception|Interrupt)\b", line)]
+    return (raised or lines or [type(error).__name__])[-1 if raised else 0][:300]
 
 
 def _spared(captured: Captured) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -271,17 +293,21 @@ def _folded(report: RooflineReport) -> bool:
     return cost.total_flops == 0 and not cost.unmodelled and reads_nothing and only_copies
 
 
+def _specs(captured: Captured) -> tuple[jax.ShapeDtypeStruct, ...]:
+    """Shape and dtype of each flat input."""
+    return tuple(jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in captured.traced.jaxpr.jaxpr.invars)
+
+
 def _situation(report: RooflineReport, captured: Captured, compiled: CompiledModule, options: Options) -> Situation:
-    specs = tuple(jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in captured.traced.jaxpr.jaxpr.invars)
+    specs = _specs(captured)
     deadline = time.perf_counter() + ADVICE_SECONDS
     left = ADVICE_COMPILES
 
     def reprice(changed: Sequence[Any], casts: dict[int, Any]) -> Verdict | None:
         nonlocal left
-        if left == 0 or time.perf_counter() + compiled.seconds > deadline:
+        if captured.retrace is None or left == 0 or time.perf_counter() + compiled.seconds > deadline:
             return None
         left -= 1
-        assert captured.retrace is not None
         try:
             traced = captured.retrace(changed, casts)
             title = report.target.chip.title
@@ -297,31 +323,6 @@ def _situation(report: RooflineReport, captured: Captured, compiled: CompiledMod
         measured=report.measured,
         names=captured.names,
         specs=specs,
-        batch=batch_input(options.batch, captured.names, specs),
+        batch=find_batch(captured, specs, options.batch),
         reprice=reprice,
     )
-
-
-def batch_input(
-    wanted: str | None, names: Sequence[str], specs: Sequence[jax.ShapeDtypeStruct]
-) -> tuple[int, int] | None:
-    """Which flat input and dimension is the batch.
-
-    Raises:
-        JaxscaleError: `wanted` names no input, or a dimension that it does not have.
-    """
-    if wanted is None:
-        return next(((k, 0) for k, spec in enumerate(specs) if spec.shape), None)
-    for k, name in enumerate(names):
-        if wanted == name and specs[k].shape:
-            return k, 0
-        if wanted.startswith(name + "[") and wanted.endswith("]"):
-            number = wanted[len(name) + 1 : -1]
-            if number.isdigit() and int(number) < len(specs[k].shape):
-                return k, int(number)
-            raise JaxscaleError(
-                f"--batch {wanted}: `{name}` has {len(specs[k].shape)} dimensions; write {name}[0]"
-                + (f" to {name}[{len(specs[k].shape) - 1}]." if len(specs[k].shape) > 1 else ".")
-            )
-    known = ", ".join(names) or "none"
-    raise JaxscaleError(f"--batch {wanted}: no such input; this program's inputs are {known}.")

@@ -1,16 +1,15 @@
 """The cell is the function: its source becomes a traceable program whose inputs are the notebook's arrays.
 
-The cell runs once, in the notebook's own namespace, with its input arrays replaced by tracers; afterwards every
-name is put back, and only `Captured.bind` makes the results land. Single calls are in `capture_call.py`; what goes
-wrong is put into a sentence by `cell_errors.py`.
+The cell runs once, in the notebook's own namespace, with its input arrays exchanged for tracers
+(`capture_places.py`); afterwards everything is put back, and only `Captured.bind` makes the results land. Single
+calls are in `capture_call.py`; what goes wrong is put into a sentence by `cell_errors.py`.
 """
 
 from __future__ import annotations
 
 import ast
-import builtins
 import contextlib
-import copy
+import gc
 import io
 import types
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
@@ -22,8 +21,12 @@ import jax
 import numpy as np
 
 from jaxscale_magic.capture_names import names_read
+from jaxscale_magic.capture_places import Outcome, Places
+from jaxscale_magic.capture_program import Program, assemble
+from jaxscale_magic.capture_purity import why_only_once
 from jaxscale_magic.cell_errors import PrintsTracer, explain, refuse_syntax
 from jaxscale_magic.errors import CellError
+from jaxscale_magic.jax_internals import tracers_refuse_text
 
 #: Part of the key of jax's trace caches while a cell is traced, so that no trace made here is ever reused
 #: outside, where its tracers would be dead.
@@ -53,26 +56,32 @@ class Cell:
     @property
     def lines(self) -> tuple[str, ...]:
         """The text, line by line."""
-        return tuple(self.source.splitlines())
+        return tuple(self.source.split("\n"))
 
 
-def parse_cell(text: str, *, filename: str = "<cell>", first_line: int = 2) -> Cell:
+def parse_cell(text: str, *, filename: str = "<cell>", first_line: int = 2, flags: int = 0) -> Cell:
     """Parse a cell's text, whose first line is shown as line `first_line`.
+
+    Args:
+        text: the cell below the magic's line.
+        filename: under which name its lines are known.
+        first_line: the number of its first line.
+        flags: compiler flags of the notebook, such as a `from __future__ import` of an earlier cell.
 
     Raises:
         CellError: it is empty, holds only comments, IPython syntax or `await`, or is no Python.
     """
     source = "\n" * (first_line - 1) + text
-    tree = refuse_syntax(source, filename)
+    tree = refuse_syntax(source, filename, flags)
     last: types.CodeType | None = None
     body = tree
     if isinstance(tree.body[-1], ast.Expr):
         body = ast.Module(body=tree.body[:-1], type_ignores=[])
-        last = compile(ast.Expression(tree.body[-1].value), filename, "eval", dont_inherit=True)
+        last = compile(ast.Expression(tree.body[-1].value), filename, "eval", flags, dont_inherit=True)
     return Cell(
         filename=filename,
         source=source,
-        body=compile(body, filename, "exec", dont_inherit=True),
+        body=compile(body, filename, "exec", flags, dont_inherit=True),
         last=last,
         shows_last=last is not None and not _ends_with_semicolon(source, tree),
         tree=tree,
@@ -81,16 +90,9 @@ def parse_cell(text: str, *, filename: str = "<cell>", first_line: int = 2) -> C
 
 def _ends_with_semicolon(source: str, tree: ast.Module) -> bool:
     end = tree.body[-1]
-    lines = source.splitlines()
+    lines = source.split("\n")
     rest = [lines[(end.end_lineno or 1) - 1].encode()[end.end_col_offset or 0 :].decode()]
     return any(line.strip().startswith(";") for line in rest)
-
-
-def is_array(leaf: Any) -> bool:
-    """Whether a leaf is an input: an array with numbers in it, or the description of one."""
-    if isinstance(leaf, np.ndarray):
-        return leaf.dtype.kind in "biufcV" and leaf.dtype.names is None
-    return isinstance(leaf, (jax.Array, jax.ShapeDtypeStruct))
 
 
 def is_abstract(leaf: Any) -> bool:
@@ -98,18 +100,9 @@ def is_abstract(leaf: Any) -> bool:
     return isinstance(leaf, jax.ShapeDtypeStruct)
 
 
-@dataclass(frozen=True, slots=True)
-class _Input:
-    """One name that holds arrays: the whole value, flattened, and which leaves are arrays."""
-
-    name: str
-    leaves: tuple[Any, ...]
-    structure: Any
-    arrays: tuple[int, ...]
-
-    def rebuilt(self, replaced: dict[int, Any]) -> Any:
-        """The value with some leaves replaced: a new container of the same kind."""
-        return jax.tree.unflatten(self.structure, [replaced.get(k, x) for k, x in enumerate(self.leaves)])
+def is_gone(leaf: Any) -> bool:
+    """Whether an array's memory was given to an earlier call."""
+    return isinstance(leaf, jax.Array) and leaf.is_deleted()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -129,6 +122,8 @@ class Captured:
         shows_last: whether that value is to be displayed.
         retrace: (flat input descriptions, {flat number: dtype to convert it to inside}) -> the program traced
             again at other sizes or dtypes. Nothing lands, nothing is printed; raises whatever tracing raises.
+            None where running the code again could be noticed.
+        once: why it cannot be traced again, a clause such as "`next` takes what it finds"; "" where it can.
     """
 
     title: str
@@ -142,6 +137,7 @@ class Captured:
     bind: Callable[[Any], Any] = field(default=lambda outputs: outputs)
     shows_last: bool = False
     retrace: Callable[[Sequence[Any], dict[int, Any]], Any] | None = None
+    once: str = ""
 
     @property
     def leaves(self) -> list[Any]:
@@ -156,163 +152,179 @@ def capture_cell(cell: Cell, namespace: MutableMapping[str, Any], *, title: str 
         CellError: the cell cannot be traced; says which line and what to write instead.
     """
     run = _CellRun(cell, namespace)
-    traced = run.trace()
-    if run.drop_unused(traced):
-        traced = run.trace()
-    leaves = run.array_leaves()
+    program = run.program
+    codes = [code for code in (cell.body, cell.last) if code is not None]
+    once = why_only_once(codes, namespace)
     code = next((line.strip() for line in cell.lines if line.strip() and not line.strip().startswith("#")), "")
     return Captured(
         title=title or code,
-        traced=traced,
-        args=(leaves,),
-        abstract=any(is_abstract(leaf) for leaf in leaves),
+        traced=program.traced,
+        args=program.leaves,
+        abstract=any(is_abstract(leaf) for leaf in program.leaves),
         files=(cell.filename,),
         source_lines=cell.lines,
-        names=tuple(run.leaf_names()),
+        names=program.names,
         bind=run.bind,
         shows_last=cell.shows_last,
-        retrace=run.retrace,
+        retrace=None if once else run.retrace,
+        once=once,
     )
 
 
 class _CellRun:
-    """One cell in one namespace: traces it, remembers its outputs, binds them."""
+    """One cell in one namespace: traces it once, keeps what it left behind, binds it."""
 
     def __init__(self, cell: Cell, namespace: MutableMapping[str, Any]) -> None:
         self._cell = cell
         self._namespace = namespace
-        self._inputs = [
-            entry
-            for name in names_read(cell.source, cell.tree, namespace)
-            if (entry := _as_input(name, namespace[name])) is not None
-        ]
-        # What a trace leaves behind for `bind`.
-        self._structure: Any = None
-        self._static: dict[int, Any] = {}
-        self._deleted: list[str] = []
-        self._mutated: set[str] = set()
-        self._retracing = False
+        self._places = Places(names_read(cell.source, cell.tree, namespace), namespace)
+        arrays = self._places.arrays
+        # numpy's arrays stay numpy's: what the cell does to them with numpy is done as always, and what reaches
+        # jax becomes a constant of the trace, which `assemble` makes an input again.
+        self._constants = [entry for entry in arrays.values() if isinstance(entry[1], np.ndarray)]
+        traced = {key: entry for key, entry in arrays.items() if not isinstance(entry[1], np.ndarray)}
+        self.program, self._outcome = self._trace_for_good(traced)
 
-    def array_leaves(self) -> list[Any]:
-        """The inputs' array leaves, flat, in order."""
-        return [entry.leaves[k] for entry in self._inputs for k in entry.arrays]
-
-    def leaf_names(self) -> Iterator[str]:
-        """A label for each of `array_leaves`."""
-        for entry in self._inputs:
-            value = jax.tree.unflatten(entry.structure, range(len(entry.leaves)))
-            labels = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(value)]
-            for k in entry.arrays:
-                yield entry.name + labels[k]
-
-    def trace(self) -> Any:
-        """Run the cell on tracers."""
+    def _trace_for_good(self, arrays: dict[int, tuple[str, Any]]) -> tuple[Program, Outcome]:
+        contents = self._places.numpy_contents() if _stores_into_parts(self._cell.tree) else []
+        leaves = [array for _, array in arrays.values()]
+        gone = {k: jax.ShapeDtypeStruct(a.shape, a.dtype) for k, a in enumerate(leaves) if is_gone(a)}
+        leaves = [gone.get(k, leaf) for k, leaf in enumerate(leaves)]
+        others = _live_tracers()
         try:
-            with unshared_traces():
-                traced = jax.jit(self._run).trace(self.array_leaves())
-        except CellError:
-            raise
-        except Exception as error:
+            traced, outcome = self._trace(leaves, dict(enumerate(arrays)), {})
+            _refuse_leaks(others)
+        except BaseException as error:
+            for array, content in contents:
+                array[...] = content
+            if isinstance(error, CellError) or not isinstance(error, (Exception, PrintsTracer)):
+                raise
             raise explain(error, self._cell.filename, self._cell.lines, self._namespace) from error
-        if not traced.jaxpr.jaxpr.outvars:
+        if not outcome.pending:
             line = self._cell.tree.body[-1].lineno
             raise CellError(
-                "the cell computes no array, so there is nothing to analyse.",
-                advice="Assign a result, as in `y = f(x)`, or end with the expression to compute.",
+                "the cell computes no array with jax, so there is nothing to analyse.",
+                advice="Assign a result, as in `y = f(x)`, or end with the expression to compute."
+                + (" What numpy computes is not seen: use `jnp.asarray`." if self._constants else ""),
                 line=line,
                 text=self._cell.lines[line - 1],
             )
-        return traced
+        program = assemble(traced, leaves, [label for label, _ in arrays.values()], self._constants)
+        for name, leaf in zip(program.names, program.leaves, strict=True):
+            if any(leaf is described for described in gone.values()):
+                raise CellError(
+                    f"`{name}` is gone: an earlier call was given its memory (`donate_argnums`).",
+                    advice="Make it again, or keep what that call returned.",
+                )
+        return program, outcome
 
-    def drop_unused(self, traced: Any) -> bool:
-        """Forget inputs that have no numbers and that the cell turned out not to use; whether there were any."""
-        jaxpr = traced.jaxpr.jaxpr
-        used = {id(v) for eqn in jaxpr.eqns for v in eqn.invars} | {id(v) for v in jaxpr.outvars}
-        variables = iter(jaxpr.invars)
-        kept: list[_Input] = []
-        for entry in self._inputs:
-            arrays = tuple(k for k in entry.arrays if id(next(variables)) in used or not is_abstract(entry.leaves[k]))
-            kept.append(_Input(entry.name, entry.leaves, entry.structure, arrays))
-        dropped = [e.arrays for e in kept] != [e.arrays for e in self._inputs]
-        self._inputs = [entry for entry in kept if entry.arrays]
-        return dropped
+    def _trace(self, leaves: Sequence[Any], keys: dict[int, int | None], casts: dict[int, Any]) -> tuple[Any, Outcome]:
+        """jax's record of the cell run on tracers for `leaves`, and what it left behind.
+
+        Args:
+            leaves: flat inputs, or descriptions of them.
+            keys: flat number -> which array of the notebook it stands for; others stay what they are.
+            casts: flat number -> the dtype that the cell sees.
+        """
+        outcome = Outcome()
+
+        def cell(*given: Any) -> list[Any]:
+            nonlocal outcome
+            inputs = {
+                key: given[k].astype(casts[k]) if k in casts else given[k] for k, key in keys.items() if key is not None
+            }
+            with tracers_refuse_text(self._namespace, PrintsTracer):
+                outcome = self._places.run(inputs, self._execute)
+            _refuse_hidden(outcome)
+            results, outcome.tracers = outcome.tracers, []
+            return results
+
+        with unshared_traces():
+            traced = jax.jit(cell).trace(*leaves)
+        return traced, outcome
+
+    def _execute(self) -> Any:
+        """Run the cell's code; returns the value of its last expression."""
+        namespace: Any = self._namespace
+        exec(self._cell.body, namespace)
+        return eval(self._cell.last, namespace) if self._cell.last else None
 
     def retrace(self, specs: Sequence[Any], casts: dict[int, Any]) -> Any:
-        """The cell traced at other sizes or dtypes, by a copy that forgets its outputs."""
-        other = copy.copy(self)
-        other._retracing = True
-
-        def again(leaves: Sequence[Any]) -> list[Any]:
-            return other._run([x.astype(casts[k]) if k in casts else x for k, x in enumerate(leaves)])
-
-        with unshared_traces(), contextlib.redirect_stdout(io.StringIO()):
-            return jax.jit(again).trace(list(specs))
-
-    def _run(self, leaves: Sequence[Any]) -> list[Any]:
-        """The traced function: array leaves in, traced leaves of every output out."""
-        given = iter(leaves)
-        swapped = {entry.name: entry.rebuilt({k: next(given) for k in entry.arrays}) for entry in self._inputs}
-        before_leaves = {name: jax.tree.flatten(value) for name, value in swapped.items()}
-        with _swapped_in(self._namespace, swapped, undo=self._retracing) as before:
-            exec(self._cell.body, self._namespace)  # type: ignore[arg-type]
-            last = eval(self._cell.last, self._namespace) if self._cell.last else None  # type: ignore[arg-type]
-            bound = {
-                name: value
-                for name, value in self._namespace.items()
-                if name not in before or before[name] is not value
-            }
-            self._deleted = [name for name in before if name not in self._namespace]
-        self._mutated = {
-            name
-            for name, value in swapped.items()
-            if name not in bound and not _same_leaves(before_leaves[name], jax.tree.flatten(value))
-        }
-        bound |= {name: swapped[name] for name in self._mutated}
-        return self._split((bound, last))
-
-    def _split(self, outputs: Any) -> list[Any]:
-        """Keep what is plain Python, return what is traced."""
-        leaves, self._structure = jax.tree.flatten(outputs)
-        self._static = {k: leaf for k, leaf in enumerate(leaves) if not isinstance(leaf, jax.core.Tracer)}
-        for name, value in outputs[0].items():
-            for leaf in jax.tree.leaves(value):
-                if not isinstance(leaf, jax.core.Tracer) and _holds_tracer(leaf):
-                    raise CellError(
-                        f"`{name}` is a {type(leaf).__name__} that keeps an array of this cell where jax cannot "
-                        "see it.",
-                        advice="Return the array under a name of its own, or register the class with "
-                        "jax.tree_util.register_dataclass.",
-                    )
-        return [leaf for leaf in leaves if isinstance(leaf, jax.core.Tracer)]
+        """The cell traced at other sizes or dtypes of `program`'s inputs; nothing of it lands."""
+        keys = dict(enumerate(self.program.keys))
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            traced, _ = self._trace(list(specs), keys, casts)
+        return assemble(traced, list(specs), self.program.names, ()).traced
 
     def bind(self, outputs: Sequence[Any]) -> Any:
         """Make the cell's names land with `outputs` as the traced leaves; returns the last expression's value."""
-        given = iter(outputs)
-        count = self._structure.num_leaves
-        leaves = [self._static[k] if k in self._static else next(given) for k in range(count)]
-        bound, last = jax.tree.unflatten(self._structure, leaves)
-        for name in self._deleted:
-            self._namespace.pop(name, None)
-        for name, value in bound.items():
-            old: Any = self._namespace.get(name)
-            if name in self._mutated and type(old) is type(value) and isinstance(old, dict):
-                old.clear()
-                old.update(value)
-            elif name in self._mutated and type(old) is type(value) and isinstance(old, list):
-                old[:] = value
-            else:
-                self._namespace[name] = value
-        return last
+        return self._places.land(self._outcome, outputs)
 
 
-def _as_input(name: str, value: Any) -> _Input | None:
-    leaves, structure = jax.tree.flatten(value)
-    arrays = tuple(k for k, leaf in enumerate(leaves) if is_array(leaf))
-    return _Input(name, tuple(leaves), structure, arrays) if arrays else None
+def _refuse_leaks(others: set[int]) -> None:
+    """Refuse tracers that are alive after the trace: somewhere that the notebook's names do not lead to.
+
+    jax's own caches of traces keep some too, which do no harm: see `unshared_traces`.
+    """
+    if not _live_tracers() - others:
+        return
+    gc.collect()
+    left = [x for x in gc.get_objects() if isinstance(x, jax.core.Tracer) and id(x) not in others]
+    keepers = {
+        id(owner): owner for tracer in left for owner in gc.get_referrers(tracer) if _keeps(owner, left)
+    }.values()
+    for owner in keepers:
+        if hasattr(owner, "cache_clear"):  # functools.cache: what it keeps would be handed out, dead
+            owner.cache_clear()
+    if keepers:
+        kinds = sorted({type(owner).__name__ for owner in keepers})
+        raise CellError(
+            f"an array of this cell is kept where it would be dead afterwards (in a {', a '.join(kinds)}).",
+            advice="Return it from the function that makes it, and assign it in the cell.",
+        )
 
 
-def _same_leaves(one: tuple[list[Any], Any], other: tuple[list[Any], Any]) -> bool:
-    return one[1] == other[1] and all(a is b for a, b in zip(one[0], other[0], strict=True))
+def _live_tracers() -> set[int]:
+    return {id(x) for x in gc.get_objects() if isinstance(x, jax.core.Tracer)}
+
+
+def _keeps(owner: Any, asking: Any) -> bool:
+    """Whether an object that refers to a tracer is none of jax's, and no frame."""
+    if owner is asking or isinstance(owner, types.FrameType) or _is_jaxs(owner):
+        return False
+    if type(owner) in (list, tuple, dict):
+        return not any(_is_jaxs(outer) or type(outer) is tuple for outer in gc.get_referrers(owner))
+    return True
+
+
+def _is_jaxs(owner: Any) -> bool:
+    return type(owner).__module__.partition(".")[0] in ("jax", "jaxlib")
+
+
+def _refuse_hidden(outcome: Outcome) -> None:
+    """Refuse what landing cannot make right: a tracer out of reach, a tracer's text."""
+    if outcome.hidden is not None:
+        path, kind = outcome.hidden
+        raise CellError(
+            f"`{path}` is a {kind} that keeps an array of this cell where it cannot be replaced.",
+            advice="Assign the array to a name of its own.",
+        )
+    if outcome.text:
+        raise CellError(
+            f"`{outcome.text}` is a text with an array in it, but while a cell is analysed its arrays have only "
+            "shapes.",
+            advice="Make the text in the next cell.",
+        )
+
+
+def _stores_into_parts(tree: ast.Module) -> bool:
+    """Whether a cell may change an array in place: `a[i] = ...`, `a += ...`, `out=a`."""
+    return any(
+        isinstance(node, ast.AugAssign)
+        or (isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store))
+        or (isinstance(node, ast.keyword) and node.arg == "out")
+        for node in ast.walk(tree)
+    )
 
 
 @contextmanager
@@ -323,98 +335,3 @@ def unshared_traces() -> Iterator[None]:
         _trace_context = jax.make_user_context()
     with _trace_context(object()):
         yield
-
-
-@contextmanager
-def _swapped_in(
-    namespace: MutableMapping[str, Any], swapped: dict[str, Any], *, undo: bool
-) -> Iterator[dict[str, Any]]:
-    """Put `swapped` into the namespace, and every name back afterwards.
-
-    What the block changed inside the notebook's own lists, dicts and sets is undone too where it fails, where it
-    left tracers there, or where `undo` asks for it.
-
-    Yields:
-        The namespace as the cell finds it.
-    """
-    saved = dict(namespace)
-    contents = {
-        name: value.copy()
-        for name, value in saved.items()
-        if isinstance(value, (list, dict, set)) and value is not namespace and not _is_history(name)
-    }
-    namespace.update(swapped)
-    if "print" not in saved:
-        namespace["print"] = _print
-    failed = True
-    try:
-        yield dict(namespace)
-        failed = False
-    finally:
-        for name in [name for name in namespace if name not in saved]:
-            del namespace[name]
-        namespace.update(saved)
-        _restore(saved, contents, failed or undo)
-
-
-def _restore(saved: dict[str, Any], contents: dict[str, Any], failed: bool) -> None:
-    """Undo changes to the notebook's own lists, dicts and sets where the cell failed or put tracers in."""
-    for name, old in contents.items():
-        value = saved[name]
-        if len(value) == len(old) and all(a is b for a, b in zip(_members(value), _members(old), strict=True)):
-            continue
-        traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(list(_members(value))))
-        if failed or traced:
-            if isinstance(value, list):
-                value[:] = old
-            else:
-                value.clear()
-                value.update(old)
-        if traced and not failed:
-            raise CellError(
-                f"a traced array is put into `{name}` in place.",
-                advice=f"Make a new one instead, as in `{name} = {name} + [value]`.",
-            )
-
-
-def _is_history(name: str) -> bool:
-    """Whether IPython, not the user, keeps this container."""
-    return name.startswith("_") or name in ("In", "Out")
-
-
-def _members(container: Any) -> list[Any]:
-    return list(container.values()) if isinstance(container, dict) else list(container)
-
-
-def _print(*values: Any, **options: Any) -> None:
-    """`print` while a cell is traced: refuses what has no number yet."""
-    for value in values:
-        if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(value)) or (
-            isinstance(value, str) and ("Tracer(" in value or "Traced<" in value)
-        ):
-            raise PrintsTracer
-    builtins.print(*values, **options)
-
-
-def _holds_tracer(value: Any, depth: int = 4) -> bool:
-    """Whether an object that jax takes for a leaf keeps a tracer in an attribute, closure or container."""
-    if isinstance(value, jax.core.Tracer):
-        return True
-    if depth == 0 or isinstance(value, (int, float, str, bytes, np.ndarray, jax.Array, types.ModuleType)):
-        return False
-    parts: list[Any] = []
-    if isinstance(value, types.FunctionType):
-        for cell in value.__closure__ or ():
-            try:
-                parts.append(cell.cell_contents)
-            except ValueError:
-                continue
-        parts += [*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
-    elif isinstance(value, (list, tuple, set)):
-        parts = list(value)
-    elif isinstance(value, dict):
-        parts = list(value.values())
-    elif not isinstance(value, type):
-        parts = list(getattr(value, "__dict__", {}).values())
-        parts += [getattr(value, "func", None), *getattr(value, "args", ())] if hasattr(value, "keywords") else []
-    return any(_holds_tracer(part, depth - 1) for part in parts)

@@ -6,14 +6,19 @@ Cells are in `capture.py`, whose record this fills.
 from __future__ import annotations
 
 import inspect
+import io
 from collections.abc import Callable, Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from typing import Any
 
 import jax
 
-from jaxscale_magic.capture import Captured, is_abstract, is_array, unshared_traces
+from jaxscale_magic.capture import Captured, is_abstract, is_gone, unshared_traces
+from jaxscale_magic.capture_places import is_array
+from jaxscale_magic.capture_purity import why_call_only_once
 from jaxscale_magic.cell_errors import explain
 from jaxscale_magic.errors import CellError
+from jaxscale_magic.jax_internals import static_arguments
 
 
 def capture_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Captured:
@@ -25,8 +30,16 @@ def capture_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: di
         CellError: the call cannot be traced.
     """
     name = getattr(function, "__name__", type(function).__name__)
+    once = why_call_only_once(function)
     title = f"{name}({', '.join(_described(arg) for arg in args)})"
     labels = _call_labels(function, args, kwargs)
+    for leaf in jax.tree.leaves((args, kwargs)):
+        if is_gone(leaf):
+            raise CellError(
+                f"`{labels.get(id(leaf), 'an argument')}` is gone: an earlier call was given its memory "
+                "(`donate_argnums`).",
+                advice="Make it again, or keep what that call returned.",
+            )
     program: Any = function
     if not (hasattr(function, "trace") and hasattr(function, "lower")):
         function, args, kwargs = _arrays_only(function, args, kwargs)
@@ -37,21 +50,21 @@ def capture_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: di
     except Exception as error:
         raise explain(error, "", (), {}) from error
     given, named = traced.args_info
-    dynamic = _dynamic_arguments(args, given)
+    places = _dynamic_places(program, args, given)
+    dynamic = tuple(args[k] for k in places)
     keywords = {key: kwargs[key] for key in named}
     leaves = jax.tree.leaves((dynamic, keywords))
     structure = jax.tree.structure((dynamic, keywords))
-    static = [k for k, arg in enumerate(args) if not any(arg is d for d in dynamic)]
 
     def retrace(specs: Sequence[Any], casts: dict[int, Any]) -> Any:
         def again(*flat: Any) -> Any:
             cast = [x.astype(casts[k]) if k in casts else x for k, x in enumerate(flat)]
             positional, by_name = jax.tree.unflatten(structure, cast)
-            rest = iter(positional)
-            merged = [args[k] if k in static else next(rest) for k in range(len(args))]
-            return function(*merged, **{**kwargs, **by_name})
+            merged = {**dict(enumerate(args)), **dict(zip(places, positional, strict=True))}
+            return function(*merged.values(), **{**kwargs, **by_name})
 
-        return jax.jit(again).trace(*specs)
+        with unshared_traces(), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+            return jax.jit(again).trace(*specs)
 
     return Captured(
         title=title,
@@ -60,7 +73,8 @@ def capture_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: di
         kwargs=keywords,
         abstract=any(is_abstract(leaf) for leaf in leaves),
         names=tuple(labels.get(id(leaf), f"input {k}") for k, leaf in enumerate(leaves)),
-        retrace=retrace,
+        retrace=None if once else retrace,
+        once=once,
     )
 
 
@@ -80,17 +94,24 @@ def _arrays_only(
     return call, tuple(leaves[k] for k in arrays), {}
 
 
-def _dynamic_arguments(args: tuple[Any, ...], given: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The positional arguments that are not static: jax tells only what is left of them."""
+def _dynamic_places(program: Any, args: tuple[Any, ...], given: tuple[Any, ...]) -> list[int]:
+    """Which positional arguments are not static; `given` is what jax tells of them.
+
+    Raises:
+        CellError: jax does not tell which, and more than one reading is possible.
+    """
+    every = list(range(len(args)))
     if len(args) == len(given):
-        return args
-    kept = list(args)
-    for arg in args:  # a static argument holds no array
-        if len(kept) > len(given) and not any(is_array(leaf) for leaf in jax.tree.leaves(arg)):
-            kept = [other for other in kept if other is not arg]
+        return every
+    told = static_arguments(program)
+    if told is not None:
+        static = {number % len(args) for number in told[0] if -len(args) <= number < len(args)}
+        kept = [k for k in every if k not in static]
+    else:  # a static argument holds no array
+        kept = [k for k in every if any(is_array(leaf) for leaf in jax.tree.leaves(args[k]))]
     if len(kept) != len(given):
         raise CellError("it is not clear which arguments of this call are static.", advice="Pass them by name.")
-    return tuple(kept)
+    return kept
 
 
 def _described(arg: Any) -> str:

@@ -17,17 +17,20 @@ from jaxscale_magic.errors import CellError, nearest
 Sentence = tuple[str, str]
 
 
-class PrintsTracer(Exception):
-    """The cell prints an array that has no numbers while the cell is traced."""
+class PrintsTracer(BaseException):
+    """The cell writes out an array that has no numbers while the cell is traced.
+
+    No `Exception`: IPython's `display` and the cell's own `except` would swallow it.
+    """
 
 
-def refuse_syntax(source: str, filename: str) -> ast.Module:
+def refuse_syntax(source: str, filename: str, flags: int = 0) -> ast.Module:
     """The syntax tree of a cell that can be traced.
 
     Raises:
         CellError: empty, comments only, IPython syntax, `await`, or no Python.
     """
-    lines = source.splitlines()
+    lines = source.split("\n")
     if not source.strip():
         raise CellError("the cell is empty.", advice="Write the code to analyse below the magic's line.")
     try:
@@ -38,6 +41,8 @@ def refuse_syntax(source: str, filename: str) -> ast.Module:
         raise _ipython_syntax(lines, line) or CellError(
             f"this is no Python: {error.msg}.", advice="", line=line, text=text
         ) from error
+    except (ValueError, RecursionError, MemoryError) as error:  # null bytes; nested too deeply for the parser
+        raise CellError(f"this is no Python: {error}.") from error
     if not tree.body:
         raise CellError("the cell holds only comments.", advice="Write the code to analyse below the magic's line.")
     for node in ast.walk(tree):
@@ -49,7 +54,7 @@ def refuse_syntax(source: str, filename: str) -> ast.Module:
                 text=_line(lines, node.lineno),
             )
     try:
-        compile(tree, filename, "exec", dont_inherit=True)
+        compile(tree, filename, "exec", flags, dont_inherit=True)
     except SyntaxError as error:  # `return` or `yield` outside a function
         line = error.lineno or 1
         raise CellError(f"{error.msg}.", line=line, text=_line(lines, line)) from error

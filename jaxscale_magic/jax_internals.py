@@ -5,7 +5,13 @@ Each function says what it replaces, so that a public way can take its place the
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
+
+import jax
+from jax.extend.core import get_opaque_trace_state
 
 from jaxscale_magic.errors import ModuleError
 
@@ -47,3 +53,42 @@ def backend_version(platform: str) -> str:
 
     names = {"cpu": "XLA:CPU", "gpu": "XLA:GPU", "cuda": "XLA:GPU", "tpu": "XLA:TPU"}
     return f"{names.get(platform, platform)}, jaxlib {version('jaxlib')}"
+
+
+#: Packages whose code writes an object out because the user asked it to.
+_WRITERS = frozenset(["IPython", "logging", "pprint", "rich", "string", "textwrap", "tqdm", "warnings"])
+
+
+@contextmanager
+def tracers_refuse_text(namespace: Mapping[str, Any], error: type[BaseException]) -> Iterator[None]:
+    """Raise `error` where the notebook's own code asks for the text of an array traced in this block.
+
+    A tracer's text is never what was wanted ("JitTracer(float32[8])"). jax's messages and tracers of an inner
+    `jit` or `vmap`, which print like that without this package too, are left alone. There is no public hook.
+    """
+    here = get_opaque_trace_state(convention="flax")
+    tracer: Any = jax.core.Tracer
+    original = tracer.__repr__
+
+    def refuse(self: Any) -> str:
+        asker = sys._getframe(1).f_globals
+        package = str(asker.get("__name__", "")).partition(".")[0]
+        if (asker is namespace or package in _WRITERS) and here == get_opaque_trace_state(convention="flax"):
+            raise error
+        text: str = original(self)
+        return text
+
+    tracer.__repr__ = refuse
+    try:
+        yield
+    finally:
+        tracer.__repr__ = original
+
+
+def static_arguments(jitted: Any) -> tuple[tuple[int, ...], tuple[str, ...]] | None:
+    """(positions, names) of a jitted function's static arguments; None where jax does not tell."""
+    info: Any = getattr(jitted, "_jit_info", None)
+    try:
+        return tuple(info.static_argnums), tuple(info.static_argnames)
+    except (AttributeError, TypeError):
+        return None

@@ -6,6 +6,7 @@ Parsing the options and putting results into the notebook live here; no arithmet
 from __future__ import annotations
 
 import ast
+import keyword
 import re
 from typing import Any
 
@@ -60,13 +61,12 @@ class RooflineMagics(Magics):
             raise UsageError(f"%%roofline: code goes on the lines below, not behind the options: {code.strip()!r}")
         captured = self._capture_cell(line, cell) if cell is not None else self._capture_line(code)
         analysis = analyze(captured, options)
-        value = captured.bind(analysis.outputs)
         if asked.variable:
             self.shell.user_ns[asked.variable] = analysis.report
         if not asked.quiet:
             display(analysis.report)
-        if captured.shows_last and cell is not None and value is not None:
-            self.shell.displayhook(value)
+        if captured.shows_last and cell is not None and analysis.value is not None:
+            self.shell.displayhook(analysis.value)
         return analysis.report if asked.output else None
 
     def _capture_cell(self, line: str, cell: str) -> Any:
@@ -74,7 +74,8 @@ class RooflineMagics(Magics):
 
         shown = f"%%roofline {line}".rstrip() + "\n" + cell
         filename = self._filename(shown)
-        return capture_cell(parse_cell(cell, filename=filename, first_line=2), self.shell.user_ns)
+        parsed = parse_cell(cell, filename=filename, first_line=2, flags=self.shell.compile.flags)
+        return capture_cell(parsed, self.shell.user_ns)
 
     def _capture_line(self, code: str) -> Any:
         """One call of a jitted function as it is; anything else like a cell of one line."""
@@ -83,7 +84,7 @@ class RooflineMagics(Magics):
         from jaxscale_magic.cell_errors import explain
 
         filename = self._filename(code)
-        cell = parse_cell(code.strip(), filename=filename, first_line=1)
+        cell = parse_cell(code.strip(), filename=filename, first_line=1, flags=self.shell.compile.flags)
         only = cell.tree.body[0]
         if len(cell.tree.body) == 1 and isinstance(only, ast.Expr) and isinstance(only.value, ast.Call):
             namespace = self.shell.user_ns
@@ -134,7 +135,7 @@ def _checked(asked: Any) -> Any:
             raise UsageError(f"%roofline: {option} must be at least 1, not {value}.")
     if not asked.budget > 0:
         raise UsageError(f"%roofline: --budget must be a positive number of seconds, not {asked.budget:g}.")
-    if asked.variable is not None and not asked.variable.isidentifier():
+    if asked.variable is not None and (not asked.variable.isidentifier() or keyword.iskeyword(asked.variable)):
         raise UsageError(f"%roofline: -v needs a variable name, not {asked.variable!r}.")
     return Options(
         on=asked.on,

@@ -58,7 +58,7 @@ def test_variables_land_and_the_last_expression_comes_back():
         ("y = f(x)", ("x", "w")),  # the notebook's f reads w
         ("y = g(x)", ("x", "w")),  # so does a jitted one
         ("y = h(x)", ("x", "w")),  # and a partial one
-        ("y = x; del x", ("x",)),
+        ("y = x + 1; del x", ("x",)),
     ],
 )
 def test_inputs_are_the_arrays_that_are_read(source, inputs):
@@ -142,13 +142,6 @@ def test_random_keys():
     assert jnp.issubdtype(space["sub"].dtype, jax.dtypes.prng_key)
 
 
-def test_numpy_inputs_become_jax_results_and_numpy_constants_stay():
-    space = notebook(x=np.ones((2, 2), np.float32))
-    run("y = x @ x\nlengths = np.arange(3)", space)
-    assert isinstance(space["y"], jax.Array)
-    assert isinstance(space["lengths"], np.ndarray)
-
-
 def test_changing_a_dict_of_parameters_in_place_changes_that_dict():
     params = {"w": w}
     space = notebook(params=params)
@@ -202,16 +195,19 @@ ADVICE = {  # cell -> (line, words of the message)
     "async with x: pass": (2, ["await"]),
     "y = (x +": (2, ["no Python"]),
     "return x": (2, ["outside function"]),
-    "losses.append(x.sum())": (None, ["`losses`", "losses + [value]"]),
-    "f = (lambda v: lambda: v)(x + 1)": (None, ["`f`", "jax cannot see"]),
+    "y = x": (2, ["computes no array"]),
+    "y = numbers + 1": (2, ["computes no array", "jnp.asarray"]),
+    "y = gone + 1": (None, ["`gone` is gone", "donate_argnums"]),
+    "y = x" + " + x" * 20_000: (None, ["no Python"]),
 }
 
 
 @pytest.mark.parametrize("source", ADVICE)
 def test_what_cannot_be_traced_says_where_and_what_instead(source):
     line, words = ADVICE[source]
-    losses = []
-    space = notebook(x=x, weights=w, losses=losses)
+    gone = jnp.ones(3)
+    gone.delete()
+    space = notebook(x=x, weights=w, numbers=np.arange(3), gone=gone)
     before = dict(space)
     with pytest.raises(CellError) as caught:
         run(source, space)
@@ -224,7 +220,6 @@ def test_what_cannot_be_traced_says_where_and_what_instead(source):
     # Nothing of the notebook changed.
     assert space.keys() - {"__builtins__"} == before.keys()
     assert all(space[name] is before[name] for name in before)
-    assert losses == []
 
 
 def test_a_failing_cell_leaves_containers_as_they_were():
