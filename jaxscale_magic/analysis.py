@@ -117,7 +117,7 @@ def analyze(captured: Captured, options: Options) -> Analysis:
     judged = ran if here and ran is not None else compile_standing_in(captured.traced, target_chip.title)
     cost, ops = _count(judged, captured)
     value = captured.bind(_run(captured, ran))
-    report = _report(captured, judged, target_chip, cost, ops, here)
+    report = _report(captured, judged, target_chip, cost, ops, options)
     if here and options.measure and ran is not None and not captured.abstract:
         if captured.traced.jaxpr.effects:
             report = replace(report, notes=(*report.notes, _HAS_EFFECTS))
@@ -192,13 +192,15 @@ def _report(
     chip: Chip,
     cost: Cost,
     ops: tuple[OpCost, ...],
-    here: bool,
+    options: Options,
 ) -> RooflineReport:
+    here = options.on is None
     notes = list(cost.notes)
     if captured.abstract:
         notes.append("Not run: some inputs are shapes without numbers; results land as shapes too.")
     elif not here:
-        notes.append(f"Not timed: no {chip.title} is here. The cell itself ran here once.")
+        unheeded = " -n and -r do nothing here." if options.loops or options.repeats else ""
+        notes.append(f"Not timed: no {chip.title} is here. The program itself ran here once.{unheeded}")
     if not here and _devices_of(captured) > 1:
         notes.append(
             f"Its inputs are sharded over {_devices_of(captured)} devices here; one {chip.title} is looked at."

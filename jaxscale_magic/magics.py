@@ -35,7 +35,7 @@ class RooflineMagics(Magics):
     @argument("--no-measure", action="store_true", help="analyse and run once, without timing")
     @argument("--no-advice", action="store_true", help="do not look for what would help")
     @argument("-q", dest="quiet", action="store_true", help="show no report")
-    @argument("-o", dest="output", action="store_true", help="return the report")
+    @argument("-o", dest="output", action="store_true", help="return the report, as the cell's value")
     @argument("-v", dest="variable", metavar="VAR", help="keep the report in a variable")
     @line_cell_magic
     def roofline(self, line: str, cell: str | None = None) -> Any:
@@ -48,14 +48,17 @@ class RooflineMagics(Magics):
             %%roofline                   this cell on this machine: analysed, run, timed
             %%roofline --on v5e          the same held against a TPU v5e
             %roofline f(x, w)            one call; a jitted f keeps shardings, donation and static arguments
-            %roofline -o -q f(x)         only return the report
+            r = %roofline -o f(x)        return the report instead of showing it
 
         An input that is a `jax.ShapeDtypeStruct` has a shape and no numbers: the program is analysed, not run.
         """
         from jaxscale_magic.analysis import analyze
 
         words, code = split_options(line)
-        asked = parse_argstring(self.roofline, words)
+        try:
+            asked = parse_argstring(self.roofline, words)
+        except ValueError as error:  # a quote that is not closed
+            raise UsageError(f"%roofline: {error} in {words!r}.") from error
         options = _checked(asked)
         if cell is not None and code.strip():
             raise UsageError(f"%%roofline: code goes on the lines below, not behind the options: {code.strip()!r}")
@@ -63,7 +66,7 @@ class RooflineMagics(Magics):
         analysis = analyze(captured, options)
         if asked.variable:
             self.shell.user_ns[asked.variable] = analysis.report
-        if not asked.quiet:
+        if not asked.quiet and not asked.output:  # returned, it shows itself
             display(analysis.report)
         if captured.shows_last and cell is not None and analysis.value is not None:
             self.shell.displayhook(analysis.value)

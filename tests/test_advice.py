@@ -6,6 +6,8 @@ import pytest
 
 import jaxscale_magic as jm
 from jaxscale_magic.advice import find_crossing
+from jaxscale_magic.batch import find_batch
+from jaxscale_magic.capture_call import capture_call
 
 
 @pytest.mark.parametrize("start", [1, 2, 7, 100, 255, 256, 257, 1000, 100_000])
@@ -115,3 +117,38 @@ def test_a_tiny_program_is_told_that_launching_outweighs_it():
     report = jm.roofline(lambda a: a + 1, jnp.ones(8))
     advice = rules(report)["launch_overhead"]
     assert "Launching takes" in advice.text
+
+
+def dict_first(params, x, labels):
+    return ((x @ params["w"] + params["b"] - labels) ** 2).mean()
+
+
+@pytest.mark.parametrize(
+    ("function", "args", "batch"),
+    [  # which inputs' rows can be doubled: never the weights'
+        (matmul, shapes(64), "x"),
+        (lambda w, x: x @ w, shapes(64)[::-1], "x"),
+        (lambda p, x: jnp.tanh(x @ p["w"] + p["b"]), ({"w": (32, 8), "b": (8,)}, (4, 32)), "x"),
+        (dict_first, ({"w": (32, 8), "b": (8,)}, (4, 32), (4, 8)), "x and labels"),
+        (lambda table, tokens: table[tokens] * 2, ((100, 16), "tokens"), "tokens"),
+        (lambda w, x: jax.lax.scan(lambda c, wi: (c @ wi, None), x, w)[0], ((10, 32, 32), (4, 32)), "x"),
+    ],
+)
+def test_the_batch_is_never_the_weights(function, args, batch):
+    def spec(shape):
+        return jax.ShapeDtypeStruct((7,), jnp.int32) if shape == "tokens" else jax.ShapeDtypeStruct(shape, jnp.float32)
+
+    if not isinstance(args[0], jax.ShapeDtypeStruct):
+        args = jax.tree.map(
+            spec, args, is_leaf=lambda a: isinstance(a, str) or (type(a) is tuple and type(a[0]) is int)
+        )
+    captured = capture_call(function, tuple(args), {})
+    specs = captured.leaves
+    found = find_batch(captured, specs, None)
+    named = [captured.names[k] for k in (found.leaf, *found.others)]
+    assert " and ".join(named) == batch
+
+
+def test_a_named_batch_without_a_crossing_says_so():
+    report = jm.roofline(lambda x: x + 1, jax.ShapeDtypeStruct((64, 64), jnp.float32), on="v5e", batch="x")
+    assert "No crossing" in rules(report)["batch_crossing"].text

@@ -99,6 +99,45 @@ def test_quiet_and_output(notebook):
     assert output.stdout == ""
 
 
+def test_a_returned_report_is_shown_once(notebook):
+    run(notebook, "x = jnp.ones((4, 4))")
+    result, output = run(notebook, "%roofline -o --no-advice x @ x")
+    assert isinstance(result.result, RooflineReport)
+    assert output.stdout.count("MEMORY-BOUND") == 1
+    assert output.outputs == []
+
+
+def test_an_interrupt_while_timing_keeps_the_results(notebook, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("jaxscale_magic.analysis.measure", interrupted)
+    run(notebook, "x = jnp.ones((4, 4))")
+    result, _ = run(notebook, "%%roofline --no-advice\ny = x + 1")
+    assert isinstance(result.error_in_exec, KeyboardInterrupt)
+    assert notebook.user_ns["y"].sum() == 32
+
+
+def test_a_future_import_of_an_earlier_cell_holds(notebook):
+    run(notebook, "from __future__ import annotations\nx = jnp.ones((4, 4))")
+    result, _ = run(notebook, "%%roofline -q --no-advice\ndef f(a: NotDefinedAnywhere): return a * 2\ny = f(x)")
+    result.raise_error()
+    assert notebook.user_ns["f"].__annotations__ == {"a": "NotDefinedAnywhere"}
+
+
+def test_counts_of_timing_that_are_not_heeded_are_said(notebook):
+    run(notebook, "x = jnp.ones((4, 4))")
+    run(notebook, "%%roofline --on v5e -n 3 -v report --no-advice\ny = x + 1")
+    assert any("-n and -r do nothing" in note for note in report_of(notebook).notes)
+
+
+def test_code_that_runs_once_says_what_is_missing(notebook):
+    run(notebook, "x = jnp.ones((4, 4)); it = iter(range(3))")
+    run(notebook, "%%roofline --on v5e -v report\ny = x * next(it)")
+    assert next(notebook.user_ns["it"]) == 1
+    assert any("`next`" in note and "not tried" in note for note in report_of(notebook).notes)
+
+
 def test_one_call_of_a_jitted_function_leaves_its_donated_input_alone(notebook):
     run(
         notebook,
@@ -152,6 +191,11 @@ def test_another_chip_runs_the_cell_here_and_times_nothing(notebook):
         ("%%roofline -n 0\ny = x + 1", ["-n", "at least 1"]),
         ("%%roofline -n many\ny = x + 1", ["-n", "many"]),
         ("%%roofline --batch z\ny = x + 1", ["no such input", "x"]),
+        ("%%roofline --batch x[²]\ny = x + 1", ["`x` has 2 dimensions", "x[0] to x[1]"]),
+        ("%%roofline --batch x[2]\ny = x + 1", ["`x` has 2 dimensions", "x[0] to x[1]"]),
+        ("%%roofline --batch 'x\ny = x + 1", ["No closing quotation"]),
+        ("%%roofline -v class\ny = x + 1", ["-v needs a variable name", "class"]),
+        ("%%roofline\ny = jax.pure_callback(lambda v: 1 / 0, x, x)", ["running it failed", "ZeroDivisionError"]),
         ("%%roofline\n", ["empty"]),
         ("%%roofline\n# nothing yet", ["only comments"]),
         ("%%roofline\nn = 3", ["line 2", "computes no array"]),
