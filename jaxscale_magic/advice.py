@@ -7,7 +7,7 @@ helps. Tracing and compiling happen behind `Situation.reprice`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,8 +53,10 @@ class Situation:
         names: a label for each flat input.
         specs: shape and dtype of each flat input.
         batch: what counts as the batch, or None.
-        reprice: (specs, casts) -> the verdict on the program traced so, or None where it cannot be traced or
-            no time is left; casts maps a flat input to the dtype it is converted to inside.
+        reprice: specs -> the verdict on the program traced so, or None where it cannot be traced or no time is
+            left.
+        store: {flat input: dtype} -> the verdict on the program with these inputs stored so and widened where they
+            are used, or None as above.
     """
 
     cost: Cost
@@ -63,7 +65,8 @@ class Situation:
     names: tuple[str, ...]
     specs: tuple[jax.ShapeDtypeStruct, ...]
     batch: Batch | None
-    reprice: Callable[[Sequence[Any], dict[int, Any]], Verdict | None]
+    reprice: Callable[[Sequence[Any]], Verdict | None]
+    store: Callable[[Mapping[int, Any]], Verdict | None]
 
 
 Rule = Callable[[Situation], Advice | None]
@@ -105,7 +108,7 @@ def batch_crossing(situation: Situation) -> Advice | None:
 
     def excess(size: int) -> float | None:
         if size not in seen:
-            seen[size] = situation.reprice(batch.resized(situation.specs, size), {})
+            seen[size] = situation.reprice(batch.resized(situation.specs, size))
         found = seen[size]
         return None if found is None else _excess(found)
 
@@ -226,13 +229,14 @@ def _saving(rule_name: str, situation: Situation, changed: Verdict | None, what:
 @rule
 def int8_weights(situation: Situation) -> Advice | None:
     """Weights stored in int8 and converted where they are multiplied, for a memory-bound matmul."""
-    if situation.verdict.bound != MEMORY or not situation.cost.flops:
-        return None
     batch = situation.batch
+    if situation.verdict.bound != MEMORY or not situation.cost.flops or batch is None:
+        return None  # without a batch, what is a weight is not known
     weights = [
         k
         for k, spec in enumerate(situation.specs)
-        if not (batch and (k == batch.leaf or k in batch.others))
+        if k != batch.leaf
+        and k not in batch.others
         and len(spec.shape) >= 2
         and jnp.issubdtype(spec.dtype, jnp.floating)
         and jnp.dtype(spec.dtype).itemsize > 1
@@ -240,10 +244,7 @@ def int8_weights(situation: Situation) -> Advice | None:
     stored = sum(math.prod(situation.specs[k].shape) * situation.specs[k].dtype.itemsize for k in weights)
     if not weights or stored < WORTH * situation.cost.min_hbm_bytes:
         return None
-    specs = [
-        jax.ShapeDtypeStruct(spec.shape, jnp.int8) if k in weights else spec for k, spec in enumerate(situation.specs)
-    ]
-    changed = situation.reprice(specs, {k: situation.specs[k].dtype for k in weights})
+    changed = situation.store(dict.fromkeys(weights, jnp.int8))
     named = ", ".join(situation.names[k] for k in weights[:3]) + (", …" if len(weights) > 3 else "")
     return _saving("int8_weights", situation, changed, f"With {named} stored in int8")
 
@@ -257,7 +258,7 @@ def bf16_inputs(situation: Situation) -> Advice | None:
     specs = [
         jax.ShapeDtypeStruct(spec.shape, jnp.bfloat16) if k in wide else spec for k, spec in enumerate(situation.specs)
     ]
-    return _saving("bf16_inputs", situation, situation.reprice(specs, {}), "With bf16 inputs instead of f32")
+    return _saving("bf16_inputs", situation, situation.reprice(specs), "With bf16 inputs instead of f32")
 
 
 @rule

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from jaxscale_magic.hlo.count import count_module
 from jaxscale_magic.hlo.fuse import fused_traffic
 from jaxscale_magic.hlo.read import read_module
 from jaxscale_magic.jax_internals import text_to_module_bytes
+from jaxscale_magic.narrowing import with_narrow_inputs
 from jaxscale_magic.report.build import TOO_FAST
 from jaxscale_magic.report.record import Fit, RooflineReport, Target
 from jaxscale_magic.roofline import Verdict, price
@@ -305,19 +306,27 @@ def _situation(report: RooflineReport, captured: Captured, compiled: CompiledMod
     deadline = time.perf_counter() + ADVICE_SECONDS
     left = ADVICE_COMPILES
 
-    def reprice(changed: Sequence[Any], casts: dict[int, Any]) -> Verdict | None:
+    def priced(trace: Callable[[], Any]) -> Verdict | None:
         nonlocal left
-        if captured.retrace is None or left == 0 or time.perf_counter() + compiled.seconds > deadline:
+        if left == 0 or time.perf_counter() + compiled.seconds > deadline:
             return None
         left -= 1
         try:
-            traced = captured.retrace(changed, casts)
-            title = report.target.chip.title
+            traced, title = trace(), report.target.chip.title
             again = compile_here(traced) if compiled.fused else compile_standing_in(traced, title)
             cost, ops = _count(again, captured)
         except Exception:  # the program does not trace or compile at this size or dtype: nothing to advise
             return None
         return price(cost, ops, report.target.chip)
+
+    def reprice(changed: Sequence[Any]) -> Verdict | None:
+        retrace = captured.retrace
+        return priced(lambda: retrace(changed)) if retrace is not None else None
+
+    def store(narrow: Mapping[int, Any]) -> Verdict | None:
+        program = with_narrow_inputs(captured.traced.jaxpr, {k: specs[k].dtype for k in narrow})
+        changed = [jax.ShapeDtypeStruct(s.shape, narrow.get(k, s.dtype)) for k, s in enumerate(specs)]
+        return priced(lambda: jax.jit(program).trace(*changed))
 
     return Situation(
         cost=report.cost,
@@ -327,4 +336,5 @@ def _situation(report: RooflineReport, captured: Captured, compiled: CompiledMod
         specs=specs,
         batch=find_batch(captured, specs, options.batch),
         reprice=reprice,
+        store=store,
     )

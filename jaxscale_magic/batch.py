@@ -93,7 +93,7 @@ def _resizable(
     for others in dict.fromkeys([(), _alike(specs, leaf, dim)]):
         batch = Batch(leaf, dim, others, asked)
         try:
-            traced = captured.retrace(batch.resized(specs, 2 * size), {})
+            traced = captured.retrace(batch.resized(specs, 2 * size))
         except Exception:  # it is tied to another input's size
             continue
         if _computed_shapes(traced) != before:

@@ -120,9 +120,8 @@ class Captured:
         bind: takes the program's outputs (or their shapes) and makes its names land; returns the value of
             the last expression.
         shows_last: whether that value is to be displayed.
-        retrace: (flat input descriptions, {flat number: dtype to convert it to inside}) -> the program traced
-            again at other sizes or dtypes. Nothing lands, nothing is printed; raises whatever tracing raises.
-            None where running the code again could be noticed.
+        retrace: flat input descriptions -> the program traced again at other sizes or dtypes. Nothing lands,
+            nothing is printed; raises whatever tracing raises. None where running the code again could be noticed.
         once: why it cannot be traced again, a clause such as "`next` takes what it finds"; "" where it can.
     """
 
@@ -136,7 +135,7 @@ class Captured:
     names: tuple[str, ...] = ()
     bind: Callable[[Any], Any] = field(default=lambda outputs: outputs)
     shows_last: bool = False
-    retrace: Callable[[Sequence[Any], dict[int, Any]], Any] | None = None
+    retrace: Callable[[Sequence[Any]], Any] | None = None
     once: str = ""
 
     @property
@@ -192,7 +191,7 @@ class _CellRun:
         leaves = [gone.get(k, leaf) for k, leaf in enumerate(leaves)]
         others = _live_tracers()
         try:
-            traced, outcome = self._trace(leaves, dict(enumerate(arrays)), {})
+            traced, outcome = self._trace(leaves, list(arrays))
             _refuse_leaks(others)
         except BaseException as error:
             for array, content in contents:
@@ -218,21 +217,18 @@ class _CellRun:
                 )
         return program, outcome
 
-    def _trace(self, leaves: Sequence[Any], keys: dict[int, int | None], casts: dict[int, Any]) -> tuple[Any, Outcome]:
+    def _trace(self, leaves: Sequence[Any], keys: Sequence[int | None]) -> tuple[Any, Outcome]:
         """jax's record of the cell run on tracers for `leaves`, and what it left behind.
 
         Args:
             leaves: flat inputs, or descriptions of them.
-            keys: flat number -> which array of the notebook it stands for; others stay what they are.
-            casts: flat number -> the dtype that the cell sees.
+            keys: which array of the notebook each stands for; None for one that stays what it is.
         """
         outcome = Outcome()
 
         def cell(*given: Any) -> list[Any]:
             nonlocal outcome
-            inputs = {
-                key: given[k].astype(casts[k]) if k in casts else given[k] for k, key in keys.items() if key is not None
-            }
+            inputs = {key: leaf for key, leaf in zip(keys, given, strict=True) if key is not None}
             with tracers_refuse_text(self._namespace, PrintsTracer):
                 outcome = self._places.run(inputs, self._execute)
             _refuse_hidden(outcome)
@@ -249,11 +245,10 @@ class _CellRun:
         exec(self._cell.body, namespace)
         return eval(self._cell.last, namespace) if self._cell.last else None
 
-    def retrace(self, specs: Sequence[Any], casts: dict[int, Any]) -> Any:
+    def retrace(self, specs: Sequence[Any]) -> Any:
         """The cell traced at other sizes or dtypes of `program`'s inputs; nothing of it lands."""
-        keys = dict(enumerate(self.program.keys))
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-            traced, _ = self._trace(list(specs), keys, casts)
+            traced, _ = self._trace(list(specs), self.program.keys)
         return assemble(traced, list(specs), self.program.names, ()).traced
 
     def bind(self, outputs: Sequence[Any]) -> Any:

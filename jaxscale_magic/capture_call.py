@@ -56,10 +56,9 @@ def capture_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: di
     leaves = jax.tree.leaves((dynamic, keywords))
     structure = jax.tree.structure((dynamic, keywords))
 
-    def retrace(specs: Sequence[Any], casts: dict[int, Any]) -> Any:
+    def retrace(specs: Sequence[Any]) -> Any:
         def again(*flat: Any) -> Any:
-            cast = [x.astype(casts[k]) if k in casts else x for k, x in enumerate(flat)]
-            positional, by_name = jax.tree.unflatten(structure, cast)
+            positional, by_name = jax.tree.unflatten(structure, flat)
             merged = {**dict(enumerate(args)), **dict(zip(places, positional, strict=True))}
             return function(*merged.values(), **{**kwargs, **by_name})
 

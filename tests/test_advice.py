@@ -152,3 +152,20 @@ def test_the_batch_is_never_the_weights(function, args, batch):
 def test_a_named_batch_without_a_crossing_says_so():
     report = jm.roofline(lambda x: x + 1, jax.ShapeDtypeStruct((64, 64), jnp.float32), on="v5e", batch="x")
     assert "No crossing" in rules(report)["batch_crossing"].text
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        lambda x, w: jax.lax.scan(lambda c, wi: (c @ wi, None), x, w)[0],
+        lambda x, w: jax.lax.fori_loop(0, 8, lambda i, c: c @ w[i], x),
+        jax.jit(lambda x, w: jax.lax.scan(jax.checkpoint(lambda c, wi: (c @ wi, None)), x, w)[0]),
+    ],
+    ids=["scan", "fori_loop", "checkpointed"],
+)
+def test_int8_weights_of_a_loop_are_widened_inside_it(loop):
+    # Eight bf16 matrices of 4096 x 4096 dominate: half the bytes, half the time.
+    x, w = (jax.ShapeDtypeStruct(shape, jnp.bfloat16) for shape in ((16, 4096), (8, 4096, 4096)))
+    report = jm.roofline(loop, x, w, on="v5e")
+    saved = rules(report)["int8_weights"].saves
+    assert saved == pytest.approx(8 * 4096 * 4096 / 8.2e11, rel=0.02)

@@ -239,7 +239,7 @@ def test_a_name_that_shadows_print_lands():
 def test_plain_prints_happen_once(capsys):
     space = notebook(x=x)
     captured, _ = run("print('hello', 3)\ny = x + 1", space)
-    captured.retrace([jax.ShapeDtypeStruct((2, 8), jnp.float32)], {})
+    captured.retrace([jax.ShapeDtypeStruct((2, 8), jnp.float32)])
     assert capsys.readouterr().out == "hello 3\n"
     assert "print" not in space
 

@@ -201,7 +201,7 @@ def test_tracing_again_changes_nothing(cell):
     )
     captured = captured_run(cell, space)
     state = (space["count"]["n"], space["o"].n, space["D"].n, len(space["log"]["a"]))
-    again = captured.retrace([jax.ShapeDtypeStruct((7,), jnp.float32)], {})
+    again = captured.retrace([jax.ShapeDtypeStruct((7,), jnp.float32)])
     assert jax.tree.leaves(again.out_info)[0].shape == (7,)
     assert sum(state) >= 1
     assert (space["count"]["n"], space["o"].n, space["D"].n, len(space["log"]["a"])) == state
