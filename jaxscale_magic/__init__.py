@@ -33,6 +33,11 @@ __all__ = [
 __version__ = "0.1.0"
 
 
+def __dir__() -> list[str]:
+    """The public names only: what completion offers."""
+    return sorted((*__all__, "__version__"))
+
+
 def roofline(
     fun: Callable[..., Any],
     *args: Any,
@@ -48,7 +53,7 @@ def roofline(
         *args: arrays, or `jax.ShapeDtypeStruct`s: then nothing is allocated or run.
         on: the chip to hold it against ("v5e", "h100", a `Chip`); None is the devices that are here.
         measure: also time it, where it runs here.
-        batch: which input's dimension counts as the batch, as in "x" or "x[1]".
+        batch: which input's dimension counts as the batch, as in "x" (its first) or "x[1]" (its second).
         **kwargs: passed to `fun`.
 
     Returns:
@@ -67,10 +72,11 @@ def roofline(
 
 
 def analyze_hlo(module: str | bytes | Path, *, on: str | Chip) -> RooflineReport:
-    """The report of a compiled module that somebody else made.
+    """The report of a module that is compiled already, such as `jax.jit(f).lower(x).compile().as_text()`.
 
     Args:
-        module: a path to a dump (`--xla_dump_to`, text or .pb), the text itself, or the serialized bytes.
+        module: a path to a dump (`--xla_dump_to`, text or .pb), the HLO text itself, or the serialized bytes.
+            It is analysed as it is: for the bytes of a TPU or GPU, give a module compiled for one.
         on: the chip to hold it against.
 
     Raises:

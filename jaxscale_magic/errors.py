@@ -1,6 +1,6 @@
 """The errors a person sees. Each is one sentence that names the thing, the place and what to write instead.
 
-Nothing is caught here: rooms raise these, `magics.py` shows them.
+Nothing is caught here: rooms raise these, `magics.py` shows them; the box in a notebook is in `report/error_box.py`.
 """
 
 from __future__ import annotations
@@ -18,13 +18,15 @@ class JaxscaleError(Exception):
 
 
 class CellError(JaxscaleError):
-    """A notebook cell that cannot be analysed.
+    """Code that cannot be analysed: a notebook cell, a `%roofline` line or a call.
 
     Attributes:
         reason: what is wrong, one sentence.
         advice: what to write instead, one sentence; may be empty.
-        line: the line as the notebook counts it (the magic's own is line 1), or None.
+        line: the line as the notebook counts it (a cell magic's own is line 1), or None.
         text: that line's source, or "".
+        boxed: a notebook already shows the line and the advice (`report.error_box.show_error`), so that the
+            traceback need not.
     """
 
     def __init__(self, reason: str, *, advice: str = "", line: int | None = None, text: str = "") -> None:
@@ -32,9 +34,26 @@ class CellError(JaxscaleError):
         self.advice = advice
         self.line = line
         self.text = text.strip()
-        where = f"line {line}" if line is not None else "this cell"
-        quoted = f" (`{self.text}`)" if self.text else ""
-        super().__init__(f"{where}{quoted}: {reason}" + (f" {advice}" if advice else ""))
+        self.boxed = False
+        where, quoted = self.where, f"`{self.text}`" if self.text else ""
+        place = f"{where} ({quoted})" if where and quoted else where or quoted
+        super().__init__((f"{place}: " if place else "") + reason + (f" {advice}" if advice else ""))
+
+    @property
+    def where(self) -> str:
+        """As in "line 3"; empty where there is no cell to count in: code behind `%roofline` is line 1."""
+        return f"line {self.line}" if self.line is not None and self.line > 1 else ""
+
+    def _render_traceback_(self) -> list[str]:
+        """At most three lines: where and the code, what is wrong, what to write instead."""
+        name = type(self).__name__ + (f", {self.where}" if self.where else "")
+        if self.boxed or not self.text:
+            return [f"{name}: {self.reason}", *([] if self.boxed or not self.advice else [f"  {self.advice}"])]
+        return [f"{name}: {_short(self.text)}", f"  {self.reason}", *([f"  {self.advice}"] if self.advice else [])]
+
+
+def _short(text: str, limit: int = 100) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 class ChipError(JaxscaleError):

@@ -6,7 +6,7 @@ Waterman and Patterson, with a communication roof beside compute and memory.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from jaxscale_magic.chips.record import Chip
@@ -48,10 +48,12 @@ class Priced:
         source: the user's line, or None.
         count: how often it runs.
         work: its totals.
-        compute, memory: seconds.
-        time: the larger of the two: its own roof.
+        compute, memory: seconds its work takes at each roof.
+        time: of an instruction, the larger of the two: its own roof. Of a line, its part of the times of the
+            instructions that it is compiled into.
         bound: "compute" or "memory".
-        share: its part of the sum over all pieces, 0 to 1.
+        share: `time` as a part of all instructions' times together, 0 to 1, for lines and instructions alike;
+            the lines' shares sum to less than 1 where instructions come from no line.
     """
 
     label: str
@@ -146,8 +148,8 @@ def _price(label: str, source: Source | None, count: int, work: Work, chip: Chip
     )
 
 
-def _ranked(pieces: list[Priced]) -> tuple[Priced, ...]:
-    total = sum(piece.time for piece in pieces)
+def _ranked(pieces: Iterable[Priced], total: float) -> tuple[Priced, ...]:
+    """The pieces with their shares of `total` seconds, dearest first."""
     shared = [replace(piece, share=piece.time / total if total else 0.0) for piece in pieces]
     return tuple(sorted(shared, key=lambda piece: -piece.time))
 
@@ -164,6 +166,19 @@ def by_line(ops: Sequence[OpCost]) -> dict[Source, tuple[int, Work]]:
     return lines
 
 
+def _line_times(ops: Sequence[OpCost], priced: Sequence[Priced], chip: Chip, size: int) -> dict[Source, float]:
+    """Every instruction's time, shared among the lines fused into it by what each needs at its own roof."""
+    times: dict[Source, float] = {}
+    for op, whole in zip(ops, priced, strict=True):
+        parts = op.lines or ((op.source, op.work),)
+        roofs = [max(compute_time(work, chip) or 0.0, memory_time(work.hbm_bytes, chip, size)) for _, work in parts]
+        together = sum(roofs)
+        for (source, _), roof in zip(parts, roofs, strict=True):
+            if source is not None:
+                times[source] = times.get(source, 0.0) + (whole.time * roof / together if together else 0.0)
+    return times
+
+
 def price(cost: Cost, ops: Sequence[OpCost], chip: Chip) -> Verdict:
     """What limits the program on `chip` (figures per JAX device), and each instruction and line of it."""
     device = chip.per_device()
@@ -173,8 +188,13 @@ def price(cost: Cost, ops: Sequence[OpCost], chip: Chip) -> Verdict:
     min_memory = memory_time(cost.min_hbm_bytes, device, size)
     comms = _comms_time(cost)
     priced_ops = [_price(op.label, op.source, op.count, op.work, device, size) for op in ops]
+    op_seconds = sum(op.time for op in priced_ops)
+    line_times = _line_times(ops, priced_ops, device, size)
     priced_lines = [
-        _price(source.text.strip() or f"line {source.line}", source, count, work, device, size)
+        replace(
+            _price(source.text.strip() or f"line {source.line}", source, count, work, device, size),
+            time=line_times[source],
+        )
         for source, (count, work) in by_line(ops).items()
     ]
     times = Times(
@@ -184,7 +204,7 @@ def price(cost: Cost, ops: Sequence[OpCost], chip: Chip) -> Verdict:
         comms=comms,
         lower=max(compute or 0.0, min_memory, comms or 0.0),
         upper=(compute or 0.0) + memory + (comms or 0.0),
-        scheduled=sum(op.time for op in priced_ops) + (comms or 0.0),
+        scheduled=op_seconds + (comms or 0.0),
     )
     return Verdict(
         times=times,
@@ -192,8 +212,8 @@ def price(cost: Cost, ops: Sequence[OpCost], chip: Chip) -> Verdict:
         min_bound=bound_of(compute, min_memory, comms),
         intensity=cost.total_flops / cost.hbm_bytes if cost.hbm_bytes else None,
         ridge=_ridge(cost, compute, memory),
-        ops=_ranked(priced_ops),
-        lines=_ranked(priced_lines),
+        ops=_ranked(priced_ops, op_seconds),
+        lines=_ranked(priced_lines, op_seconds),
         notes=tuple(_unpriced(cost, device)),
     )
 

@@ -36,3 +36,18 @@ def test_a_room_never_takes_a_functions_place(name):
         f"print(callable(jm.{name}))"
     )
     assert answer == "True"
+
+
+def test_completion_offers_the_public_names_only():
+    names = python("import jaxscale_magic as jm; print(*dir(jm))")
+    assert names == [
+        "Chip",
+        "JaxscaleError",
+        "__version__",
+        "analyze_hlo",
+        "chip",
+        "chips",
+        "load_chips",
+        "load_ipython_extension",
+        "roofline",
+    ]

@@ -33,7 +33,7 @@ def roofline_figure(report: RooflineReport, within: Limits | None = None) -> Roo
     bandwidth = effective_bandwidth(report, device)
     peaks, notes = peaks_in_use(report, device)
 
-    roof_time = max(times.compute or 0.0, times.memory, times.comms or 0.0)
+    roof_time = max(times.compute or 0.0, times.memory or 0.0, times.comms or 0.0)
     bound = bound_of(times.compute, times.memory, times.comms)
     points = [_Point(cost.total_flops, cost.hbm_bytes, roof_time)]
     if report.measured:

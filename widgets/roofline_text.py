@@ -61,31 +61,32 @@ def _amounts(work: int, moved: int, density: float | None) -> str:
 
 
 def headline(report: RooflineReport, notes: Iterable[str] = ()) -> str:
-    """The verdict above the chart, as an HTML fragment: bound, times, intensity and ridge, measurement.
+    """The verdict above the chart, as an HTML fragment: bound, intensity and ridge, what it is of, times.
 
     `notes` are remarks on the view itself; the report's own stand below the chart.
     """
     times = report.time
     rows = [
         ("compute", "unknown" if times.compute is None else seconds(times.compute)),
-        ("memory", seconds(times.memory)),
+        ("memory, scheduled bytes", seconds(times.memory)),
+        ("memory, compulsory bytes", seconds(times.min_memory)),
         ("communication", _comms(report)),
-        ("at best", seconds(times.lower)),
+        ("lower bound", seconds(times.lower)),
     ]
     if report.measured is not None:
-        times_bound = f" ({report.measured.minimum / times.lower:.3g}× the bound)" if times.lower else ""
-        rows.append(("measured", seconds(report.measured.minimum) + times_bound))
+        ratio = f" ({report.measured.minimum / times.lower:.3g} × the lower bound)" if times.lower else ""
+        rows.append(("measured", seconds(report.measured.minimum) + ratio))
     cells = "".join(
-        f'<div style="min-width:4.5em"><div style="opacity:.75">{for_html(name)}</div>'
-        f"<div><b>{for_html(value)}</b></div></div>"
+        f'<div style="min-width:4.5em"><div>{for_html(name)}</div><div><b>{for_html(value)}</b></div></div>'
         for name, value in rows
     )
     small = "".join(f"<li>{for_html(note, limit=LONGEST_REMARK)}</li>" for note in notes)
     return (
         '<div class="jaxscale-headline" style="line-height:1.4;color:var(--jp-content-font-color1,inherit)">'
-        f'<div style="font-size:1.15em">{for_html(verdict_line(report), limit=LONGEST_REMARK)}</div>'
+        f'<div style="font-size:1.15em"><b>{for_html(verdict_line(report), limit=LONGEST_REMARK)}</b></div>'
+        f"<div><bdi>{for_html(report.title)}</bdi></div>"
         f'<div style="display:flex;flex-wrap:wrap;gap:.3em 1.3em;margin:.4em 0">{cells}</div>'
-        + (f'<ul style="margin:0 0 .3em;padding-left:1.2em;opacity:.85">{small}</ul>' if small else "")
+        + (f'<ul style="margin:0 0 .3em;padding-left:1.2em">{small}</ul>' if small else "")
         + "</div>"
     )
 
@@ -104,7 +105,8 @@ def verdict_line(report: RooflineReport) -> str:
         return f"{bound}: no bytes moved, only arithmetic."
     if report.ridge is None:
         return f"{bound}: {intensity(report.intensity)}."
-    return f"{bound}: {intensity(report.intensity)}, ridge at {intensity(report.ridge)}."
+    side = "below" if report.intensity < report.ridge else "above"
+    return f"{bound}: {intensity(report.intensity)}, {side} the ridge at {intensity(report.ridge)}."
 
 
 def _comms(report: RooflineReport) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 
 from jaxscale_magic.chips import Chip, chips
 from jaxscale_magic.report.html import report_html
-from jaxscale_magic.report.palette import colour
+from jaxscale_magic.report.palette import colour, theme_css
 from jaxscale_magic.report.parts import Chart, Headline
 from jaxscale_magic.report.record import RooflineReport
 from jaxscale_magic.roofline import COMMUNICATION, COMPUTE, MEMORY
@@ -29,9 +29,10 @@ MEASURED, FAINT = colour("measured"), colour("neutral")
 #: Area in square pixels of a dot that takes all of the time, and the least share that is drawn as such.
 WHOLE_AREA, LEAST_SHARE = 700, 0.06
 
-_STYLE = """<style>
-.jaxscale-hover .tooltiptext { text-align: left; padding: .3em .6em; }
-.jaxscale-roofline .widget-html-content { line-height: 1.4; }
+_STYLE = f"""<style>
+.jaxscale-hover .tooltiptext {{ text-align: left; padding: .3em .6em; }}
+.jaxscale-roofline .widget-html-content {{ line-height: 1.4; }}
+{theme_css("jaxscale-roofline")}
 </style>"""
 
 

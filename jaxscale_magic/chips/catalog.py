@@ -48,9 +48,10 @@ class _Section:
         return value
 
     def only(self, key: str, given: Iterable[str], known: Iterable[str]) -> None:
-        for name in set(given) - set(known):
-            hint = ", ".join(nearest(name, known, limit=1) or sorted(known))
-            raise self.refuse(key, f"unknown key {name!r}; known here: {hint}.")
+        for name in sorted(set(given) - set(known)):
+            close = nearest(name, known, limit=1)
+            meant = f"did you mean {close[0]!r}? " if close else ""
+            raise self.refuse(key, f"unknown key {name!r}; {meant}Known here: {', '.join(sorted(known))}.")
 
     def text(self, key: str, value: Any) -> Any:
         return self.want(key, value, isinstance(value, str) and value.strip() != "", "a text")
@@ -242,6 +243,8 @@ def load_chips(path: str | Path) -> tuple[Chip, ...]:
         ChipError: the file cannot be read, or a value in it is wrong; the message names file, chip and key.
     """
     file = Path(path).name
+    if "\0" in str(path):
+        raise ChipError(f"{str(path)!r} is no path of a file: it holds a NUL character.")
     try:
         entries = tomllib.loads(Path(path).read_text("utf-8"))
     except OSError as error:

@@ -14,7 +14,7 @@ def mimebundle(report: RooflineReport) -> dict[str, Any]:
     """MIME type -> rendering. A front end shows the richest that it knows; without a kernel that is the HTML."""
     bundle: dict[str, Any] = {"text/plain": report_text(report)}
     remark = ""
-    if _has_kernel():
+    if has_kernel():
         try:
             bundle |= _widget_bundle(report)
         except ImportError as error:
@@ -23,7 +23,7 @@ def mimebundle(report: RooflineReport) -> dict[str, Any]:
     return bundle
 
 
-def _has_kernel() -> bool:
+def has_kernel() -> bool:
     """Whether a Jupyter kernel runs here, without importing IPython for it."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None

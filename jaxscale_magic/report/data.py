@@ -116,12 +116,25 @@ def _page(report: RooflineReport) -> str:
     return report_page(report)
 
 
+def _picture(report: RooflineReport) -> str:
+    from jaxscale_magic.report.picture import chart
+    from jaxscale_magic.report.svg import chart_file
+
+    drawn = chart(report)
+    if drawn is None:
+        raise JaxscaleError(
+            "there is no picture to save: the roofline needs both FLOPs and bytes. Save the report as .html or .txt."
+        )
+    return chart_file(drawn)
+
+
 #: File ending -> what is written.
 WRITERS: dict[str, Callable[[RooflineReport], str]] = {
     ".html": _page,
     ".json": report_json,
     ".md": lambda report: report.to_markdown(),
     ".txt": lambda report: str(report) + "\n",
+    ".svg": _picture,
 }
 
 

@@ -73,5 +73,6 @@ def for_html(text: str, *, limit: int = LONGEST) -> str:
 def for_markdown(text: str, *, limit: int = LONGEST) -> str:
     """Text for a Markdown table or paragraph; HTML inside it stays text."""
     escaped = html.escape(plain(text, limit=limit), quote=False)
-    marked = "".join("\\" + c if c in "\\`*_{}[]()#+-!|~$" else c for c in escaped)
-    return re.sub(r"^(\s*\d+)\.(?=\s|$)", r"\1\\.", marked)  # no numbered list
+    marked = "".join("\\" + c if c in "\\`*_[]|~$" else c for c in escaped).replace("](", "]\\(")
+    marked = re.sub(r"^(\s*)([#+=-])", r"\1\\\2", marked)  # no heading, no list
+    return re.sub(r"^(\s*\d+)([.)])(?=\s|$)", r"\1\\\2", marked)  # no numbered list

@@ -1,7 +1,7 @@
 """Reports as HTML: a self-contained fragment without script, and whole pages.
 
-It reads right where styles are stripped (tables, headings and `details` carry it) and on dark pages (text takes
-the page's own colour).
+It reads right where styles are stripped (tables, headings and `details` carry it), on dark pages (text takes the
+page's own colour, marks the theme's) and on paper. The box of an error is in `error_box.py`.
 """
 
 from __future__ import annotations
@@ -9,17 +9,18 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
-from jaxscale_magic.errors import CellError
 from jaxscale_magic.report.build import build
 from jaxscale_magic.report.escaping import for_html
-from jaxscale_magic.report.palette import colour
-from jaxscale_magic.report.parts import Bars, Chart, Facts, Headline, More, Note, Part, Table
+from jaxscale_magic.report.palette import colour, paint, theme_css
+from jaxscale_magic.report.parts import Bars, Chart, Facts, Headline, Items, More, Note, Part, Table
 from jaxscale_magic.report.record import RooflineReport
 from jaxscale_magic.report.svg import chart_svg
 
-_MARKS = {"warning": "⚠ ", "advice": "→ ", "note": ""}
+_MARKS = {"warning": "⚠ ", "note": ""}
 #: Longest text of a table's cell, so that the page stays small whatever the program's names.
 LONGEST_CELL = 120
+#: Class of the element around a report.
+CLASS = "jaxscale-report"
 _CELL = "padding:1px 10px 1px 0;border:none;background:transparent"
 
 
@@ -28,7 +29,10 @@ def report_html(report: RooflineReport, *, remark: str = "", leave_out: tuple[ty
     body = "".join(_html(part) for part in build(report) if not isinstance(part, leave_out))
     if remark:
         body += _html(Note("note", remark))
-    return '<div class="jaxscale-report" style="max-width:52em;line-height:1.4;font-size:14px">' + body + "</div>"
+    return (
+        f'<div class="{CLASS}" style="max-width:52em;line-height:1.4;font-size:14px">'
+        f"<style>{theme_css(CLASS)}</style>{body}</div>"
+    )
 
 
 def report_page(report: RooflineReport) -> str:
@@ -41,6 +45,10 @@ def reports_page(reports: Sequence[RooflineReport]) -> str:
     title = for_html(reports[0].title if reports else "jaxscale-magic")
     style = (
         "body{font-family:system-ui,sans-serif;margin:2em auto;max-width:56em;padding:0 1em;color-scheme:light dark}"
+        + theme_css(CLASS, own_page=True)
+        # Paper cannot unfold: what is folded away is printed too.
+        + "@media print{details::details-content{content-visibility:visible;block-size:auto}"
+        "tr,svg,li{break-inside:avoid}body{margin:0;max-width:none}}"
     )
     rule = '<hr style="margin:2em 0;opacity:.3">'
     return (
@@ -49,18 +57,6 @@ def reports_page(reports: Sequence[RooflineReport]) -> str:
         f"<title>{title}</title><style>{style}</style></head><body>"
         + rule.join(report_html(report) for report in reports)
         + "</body></html>"
-    )
-
-
-def error_html(error: CellError) -> str:
-    """A box with what is wrong with a cell, the line of it, and what to write instead."""
-    where = f"Line {error.line}" if error.line is not None else "This cell"
-    quoted = f"<pre><bdi><code>{for_html(error.text)}</code></bdi></pre>" if error.text else ""
-    advice = _html(Note("advice", error.advice)) if error.advice else ""
-    return (
-        f'<div class="jaxscale-error" style="max-width:52em;line-height:1.4;border-left:6px solid {colour("memory")};'
-        f'padding-left:8px"><p style="margin:0"><b>{where}</b>: '
-        f"<bdi>{for_html(error.reason, limit=2000)}</bdi></p>{quoted}{advice}</div>"
     )
 
 
@@ -85,13 +81,14 @@ def _(part: Bars) -> str:
         width = max(0.3, 100 * bar.fraction) if bar.fraction else 0
         fill = (
             f'<svg width="100%" height="12" role="img" aria-label="{for_html(bar.label)}: {for_html(bar.value)}">'
-            f'<rect width="{width:.1f}%" height="12" rx="2" fill="{colour(bar.tone)}"/></svg>'
+            f'<rect width="{width:.1f}%" height="12" rx="2" {paint(bar.tone)}/></svg>'
         )
+        number = f'align="right" style="{_CELL};text-align:right;white-space:nowrap"'
         rows.append(
-            f'<tr style="background:transparent"><th align="left" style="{_CELL};text-align:left;font-weight:normal">'
-            f"{for_html(bar.label)}</th>"
-            f'<td align="right" style="{_CELL};text-align:right;white-space:nowrap" title="{for_html(bar.exact)}">'
-            f'{for_html(bar.value)}</td><td style="{_CELL};width:70%">{fill}</td></tr>'
+            f'<tr style="background:transparent"><th align="left" style="{_CELL};text-align:left;font-weight:normal;'
+            f'white-space:nowrap">{for_html(bar.label)}</th>'
+            f'<td {number} title="{for_html(bar.exact)}">{for_html(bar.value)}</td>'
+            f'<td {number}>{for_html(bar.of)}</td><td style="{_CELL};width:60%">{fill}</td></tr>'
         )
     return f'<table style="border:none;width:100%;margin:0 0 8px">{"".join(rows)}</table>'
 
@@ -141,9 +138,18 @@ def _(part: Facts) -> str:
 
 @_html.register
 def _(part: Note) -> str:
-    tone = {"warning": "memory", "advice": "communication"}.get(part.kind)
+    tone = {"warning": "memory"}.get(part.kind)
     border = f";border-left:3px solid {colour(tone)};padding-left:8px" if tone else ";opacity:.8;font-size:90%"
     return f'<p style="margin:3px 0{border}">{_MARKS[part.kind]}<bdi>{for_html(part.text, limit=2000)}</bdi></p>'
+
+
+@_html.register
+def _(part: Items) -> str:
+    items = "".join(f"<li><bdi>{for_html(item, limit=2000)}</bdi></li>" for item in part.items)
+    return (
+        f'<div style="margin:6px 0;border-left:3px solid {colour("communication")};padding-left:8px">'
+        f'<b>{for_html(part.title)}</b><ul style="margin:0;padding-left:1.3em">{items}</ul></div>'
+    )
 
 
 @_html.register

@@ -16,12 +16,13 @@ class Headline:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One labelled bar: `fraction` of the longest, the value as text, and exactly."""
+    """One labelled bar: `fraction` of the longest, the value as text, what it is the time of, and exactly."""
 
     label: str
     value: str
     fraction: float
     tone: str
+    of: str = ""
     exact: str = ""
 
 
@@ -54,10 +55,18 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A sentence: "warning", "advice" or "note"."""
+    """A sentence: "warning" or "note"."""
 
     kind: str
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """Sentences under a title, as a list."""
+
+    title: str
+    items: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,4 +98,4 @@ class More:
     parts: tuple[Part, ...]
 
 
-Part = Headline | Bars | Table | Facts | Note | Chart | More
+Part = Headline | Bars | Table | Facts | Note | Items | Chart | More

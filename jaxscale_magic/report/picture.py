@@ -31,7 +31,7 @@ def dots(report: RooflineReport) -> tuple[Dot, ...]:
     found = []
     total = report.cost.total_flops
     if report.intensity and total and report.time.lower:
-        roof = max(report.time.compute or 0.0, report.time.memory)
+        roof = max(report.time.compute or 0.0, report.time.memory or 0.0)
         found.append(Dot("the program at its roof", report.intensity, total / roof, 1.0, report.bound))
         if report.measured is not None and 0 < report.measured.minimum < math.inf:
             found.append(Dot("measured", report.intensity, total / report.measured.minimum, 1.0, "measured"))

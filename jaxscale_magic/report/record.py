@@ -188,7 +188,7 @@ class RooflineReport:
         return report_markdown(self)
 
     def save(self, path: str | Path) -> Path:
-        """Write the report as .html, .json, .md or .txt, by the path's ending; returns the path."""
+        """Write the report as .html, .json, .md or .txt, or its picture as .svg, by the path's ending."""
         from jaxscale_magic.report.data import save_report
 
         return save_report(self, path)

@@ -6,10 +6,12 @@ import math
 
 from jaxscale_magic import quantity as q
 from jaxscale_magic.report.escaping import for_html
-from jaxscale_magic.report.palette import colour
+from jaxscale_magic.report.palette import paint, theme_css
 from jaxscale_magic.report.parts import Chart, Dot
 
 WIDTH, HEIGHT = 560, 300
+#: Class of a picture that is a file of its own.
+CLASS = "jaxscale-picture"
 LEFT, RIGHT, TOP, BOTTOM = 76, 16, 14, 44
 
 
@@ -23,6 +25,14 @@ def chart_svg(chart: Chart) -> str:
         f'role="img" aria-label="{label}" font-size="11" font-family="sans-serif" style="max-width:100%;height:auto">'
         f"<title>{for_html(chart.title)}</title>" + "".join(pieces) + "</svg>"
     )
+
+
+def chart_file(chart: Chart) -> str:
+    """The picture as a file of its own, which follows the reader's light or dark system."""
+    style = f"{theme_css(CLASS, own_page=True)} .{CLASS}{{color:#222222}}"
+    style += f"@media screen and (prefers-color-scheme:dark){{.{CLASS}{{color:#DDDDDD}}}}"
+    head, tail = chart_svg(chart).split(">", 1)
+    return f'{head} class="{CLASS}" color="#222222"><style>{style}</style>{tail}\n'
 
 
 def _description(chart: Chart) -> str:
@@ -122,8 +132,7 @@ def _dots(chart: Chart, scale: _Scale) -> list[str]:
         whole = dot.label in ("measured", "the program at its roof")
         radius = 6.5 if whole else 2 + 5 * math.sqrt(dot.share)
         x, y = scale.x(dot.intensity), scale.y(dot.rate)
-        fill = colour(dot.tone)
-        style = f'fill="{fill}"' if whole else f'fill="{fill}" fill-opacity="0.35" stroke="{fill}"'
+        style = paint(dot.tone) if whole else paint(dot.tone, "fill", "stroke") + ' fill-opacity="0.35"'
         pieces.append(
             f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}" {style}>'
             f"<title>{for_html(_hover(dot))}</title></circle>"
@@ -140,9 +149,9 @@ def _hover(dot: Dot) -> str:
 
 
 def _line(x1: float, y1: float, x2: float, y2: float, *, tone: str = "", width: float = 1, opacity: float = 1) -> str:
-    stroke = colour(tone) if tone else "currentColor"
+    stroke = paint(tone, "stroke") if tone else 'stroke="currentColor"'
     return (
-        f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{stroke}" '
+        f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" {stroke} '
         f'stroke-width="{width:g}" stroke-opacity="{opacity:g}"/>'
     )
 

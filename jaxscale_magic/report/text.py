@@ -7,16 +7,22 @@ from collections.abc import Sequence
 
 from jaxscale_magic.report.build import build
 from jaxscale_magic.report.escaping import columns, fit, for_markdown, plain, shorten_columns
-from jaxscale_magic.report.parts import Bars, Chart, Facts, Headline, More, Note, Part, Table
+from jaxscale_magic.report.parts import Bars, Chart, Facts, Headline, Items, More, Note, Part, Table
 from jaxscale_magic.report.record import RooflineReport
 
 WIDTH, LONGEST_NOTE = 80, 2000
-_MARKS = {"warning": "! ", "advice": "→ ", "note": "· "}
+_MARKS = {"warning": "! ", "note": "· "}
 
 
 def report_text(report: RooflineReport) -> str:
     """The report in lines of at most 80 characters, without colour codes."""
-    return "\n".join(line for part in build(report) for line in _text(part)).rstrip()
+    lines: list[str] = []
+    for part in build(report):
+        spaced = [""] if isinstance(part, (Bars, More)) else []
+        for line in (*spaced, *_text(part)):
+            if line or (lines and lines[-1]):  # never two empty lines
+                lines.append(line)
+    return "\n".join(lines).rstrip()
 
 
 @functools.singledispatch
@@ -32,12 +38,13 @@ def _(part: Headline) -> list[str]:
 @_text.register
 def _(part: Bars) -> list[str]:
     wide = max(len(bar.label) for bar in part.bars)
-    room = WIDTH - wide - 16
+    of = max(len(bar.of) for bar in part.bars)
+    room = WIDTH - wide - of - 18
     rows = []
     for bar in part.bars:
         length = round(bar.fraction * room * 8)
         blocks = "█" * (length // 8) + ("▏▎▍▌▋▊▉"[length % 8 - 1] if length % 8 else "")
-        rows.append(f"  {bar.label:<{wide}}  {bar.value:>10}  {blocks}".rstrip())
+        rows.append(f"  {bar.label:<{wide}}  {bar.value:>10}  {bar.of:>{of}}  {blocks}".rstrip())
     return [*rows, ""]
 
 
@@ -50,7 +57,7 @@ def _(part: Table) -> list[str]:
     flexible = max(range(len(widths)), key=lambda k: widths[k])
     spare = WIDTH - 2 - sum(widths) - 2 * (len(widths) - 1)
     widths[flexible] = max(8, widths[flexible] + min(0, spare))
-    lines = [plain(part.title)]
+    lines = _wrapped(part.title)
     for row in cells:
         shown = [
             _padded(shorten_columns(cell, width), width, right=k in part.right)
@@ -76,13 +83,18 @@ def _(part: Note) -> list[str]:
 
 
 @_text.register
+def _(part: Items) -> list[str]:
+    return [line for item in part.items for line in _wrapped(item, first="→ ", rest="  ")] + [""]
+
+
+@_text.register
 def _(part: Chart) -> list[str]:
     return []  # the picture needs a page; its numbers stand in the tables
 
 
 @_text.register
 def _(part: More) -> list[str]:
-    return ["", *(line for inner in part.parts for line in _text(inner))]
+    return [line for inner in part.parts for line in _text(inner)]
 
 
 def _padded(cell: str, width: int, *, right: bool) -> str:
@@ -116,14 +128,13 @@ def _markdown(part: Part) -> list[str]:
 
 @_markdown.register
 def _(part: Headline) -> list[str]:
-    return [f"### {for_markdown(part.text)}", "", for_markdown(part.below), ""]
+    return [f"### {for_markdown(part.text)}", "", for_markdown(part.below, limit=600), ""]
 
 
 @_markdown.register
 def _(part: Bars) -> list[str]:
-    return _markdown_table(
-        ("", "time", ""), [(bar.label, bar.value, "█" * round(20 * bar.fraction)) for bar in part.bars], {1}
-    )
+    rows = [(bar.label, bar.value, bar.of, "█" * round(20 * bar.fraction)) for bar in part.bars]
+    return _markdown_table(("", "time", "of", ""), rows, {1, 2})
 
 
 @_markdown.register
@@ -138,8 +149,14 @@ def _(part: Facts) -> list[str]:
 
 @_markdown.register
 def _(part: Note) -> list[str]:
-    words = {"warning": "**Warning:** ", "advice": "**What would help:** ", "note": ""}
-    return [words[part.kind] + for_markdown(part.text, limit=2000), ""]
+    words = {"warning": "**Warning:** ", "note": ""}
+    return [words[part.kind] + for_markdown(part.text, limit=LONGEST_NOTE), ""]
+
+
+@_markdown.register
+def _(part: Items) -> list[str]:
+    items = [f"- {for_markdown(item, limit=LONGEST_NOTE)}" for item in part.items]
+    return [f"**{for_markdown(part.title)}**", "", *items, ""]
 
 
 @_markdown.register

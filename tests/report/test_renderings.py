@@ -61,14 +61,15 @@ SAID = [
     "h = x @ w",
     "77 %",  # the dot's 10 ms of 13 ms
     "4.00 GB scheduled",
-    "250 FLOP/B against a ridge of 100 FLOP/B",  # 1e12 / 4e9, 1e14 / 1e12
+    "250 FLOP/B of scheduled bytes",  # 1e12 / 4e9
+    "100 FLOP/B = 100 TFLOP/s (bf16 peak) ÷ 1.00 TB/s (HBM)",  # 1e14 / 1e12
     "Twice the batch would help.",
     "Something to know.",
     "mystery_call",
-    "It does not fit: 20.0 GB needed, 16.0 GB there.",
-    "20.0 ms where each run allocates its outputs anew",
+    "It does not fit: it needs 20.0 GB of memory, and the device has 16.0 GB.",
+    "20.0 ms, where each run allocates its outputs anew",
     "80.0 TFLOP/s and 320 GB/s",  # 1e12 / 12.5 ms, 4e9 / 12.5 ms
-    "One multiply-add is two FLOPs",
+    "One multiply-add counts as two FLOPs",
 ]
 
 
@@ -188,7 +189,7 @@ def test_pandas():
 
 
 @pytest.mark.parametrize(
-    ("ending", "start"), [(".html", "<!DOCTYPE"), (".json", "{"), (".md", "###"), (".txt", "COMP")]
+    ("ending", "start"), [(".html", "<!DOCTYPE"), (".json", "{"), (".md", "###"), (".txt", "COMP"), (".svg", "<svg")]
 )
 def test_saving(tmp_path, ending, start):
     path = full().save(tmp_path / f"report{ending}")
@@ -197,7 +198,7 @@ def test_saving(tmp_path, ending, start):
 
 
 def test_what_cannot_be_saved_is_one_sentence(tmp_path):
-    with pytest.raises(JaxscaleError, match=r"\.html, \.json, \.md, \.txt"):
+    with pytest.raises(JaxscaleError, match=r"\.html, \.json, \.md, \.txt, \.svg"):
         full().save(tmp_path / "report.pdf")
     with pytest.raises(JaxscaleError, match="cannot be written"):
         full().save(tmp_path / "missing" / "report.html")

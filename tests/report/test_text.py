@@ -60,7 +60,7 @@ def test_a_measurement_without_a_number_is_unknown():
 def test_equal_collectives_are_one_row():
     same = tuple(Collective(kind="all-reduce", dtype="bf16", bytes=10**6, count=2) for _ in range(3))
     sample = dataclasses.replace(full(), cost=dataclasses.replace(full().cost, collectives=same))
-    assert "6 × all-reduce of 1.00 MB bf16" in str(sample)  # 3 × 2 runs
+    assert "6 × all-reduce of 1.00 MB (bf16)" in str(sample)  # 3 × 2 runs
 
 
 def test_everything_that_is_not_modelled_is_named():
