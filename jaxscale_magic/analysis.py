@@ -61,10 +61,11 @@ class Options:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Analysis:
-    """A report and the value of the cell's last expression, or of the call."""
+    """A report, the value of the cell's last expression or of the call, and whether a notebook displays that."""
 
     report: RooflineReport
     value: Any
+    shows_value: bool = False
 
 
 def analyze_module(module: str | bytes | Path, on: str | Chip) -> RooflineReport:
@@ -129,7 +130,7 @@ def analyze(captured: Captured, options: Options) -> Analysis:
     report = replace(report, notes=(*_warnings(report, captured), *report.notes))
     if options.advise:
         report = replace(report, advice=advise(_situation(report, captured, judged, options)))
-    return Analysis(report=report, value=value)
+    return Analysis(report=report, value=value, shows_value=captured.shows_last and value is not None)
 
 
 def _chip_here() -> Chip:

@@ -27,6 +27,7 @@ from jaxscale_magic.capture_purity import why_only_once
 from jaxscale_magic.cell_errors import PrintsTracer, explain, refuse_syntax
 from jaxscale_magic.errors import CellError
 from jaxscale_magic.jax_internals import tracers_refuse_text
+from jaxscale_magic.titles import cell_title
 
 #: Part of the key of jax's trace caches while a cell is traced, so that no trace made here is ever reused
 #: outside, where its tracers would be dead.
@@ -154,9 +155,8 @@ def capture_cell(cell: Cell, namespace: MutableMapping[str, Any], *, title: str 
     program = run.program
     codes = [code for code in (cell.body, cell.last) if code is not None]
     once = why_only_once(codes, namespace)
-    code = next((line.strip() for line in cell.lines if line.strip() and not line.strip().startswith("#")), "")
     return Captured(
-        title=title or code,
+        title=title or cell_title(cell.lines),
         traced=program.traced,
         args=program.leaves,
         abstract=any(is_abstract(leaf) for leaf in program.leaves),

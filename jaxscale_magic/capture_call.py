@@ -19,6 +19,7 @@ from jaxscale_magic.capture_purity import why_call_only_once
 from jaxscale_magic.cell_errors import explain
 from jaxscale_magic.errors import CellError
 from jaxscale_magic.jax_internals import static_arguments
+from jaxscale_magic.titles import call_title
 
 
 def capture_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Captured:
@@ -29,9 +30,10 @@ def capture_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: di
     Raises:
         CellError: the call cannot be traced.
     """
-    name = getattr(function, "__name__", type(function).__name__)
     once = why_call_only_once(function)
-    title = f"{name}({', '.join(_described(arg) for arg in args)})"
+    title = call_title(
+        function, [_described(arg) for arg in args] + [f"{k}={_described(v)}" for k, v in kwargs.items()]
+    )
     labels = _call_labels(function, args, kwargs)
     for leaf in jax.tree.leaves((args, kwargs)):
         if is_gone(leaf):

@@ -15,6 +15,8 @@ from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_exp
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 from IPython.display import display
 
+from jaxscale_magic.errors import JaxscaleError
+
 #: Options of `%roofline` that are followed by a value.
 _WITH_VALUE = frozenset({"--on", "-n", "-r", "--budget", "--batch", "-v"})
 
@@ -52,25 +54,34 @@ class RooflineMagics(Magics):
 
         An input that is a `jax.ShapeDtypeStruct` has a shape and no numbers: the program is analysed, not run.
         """
-        from jaxscale_magic.analysis import analyze
-
         words, code = split_options(line)
         try:
             asked = parse_argstring(self.roofline, words)
         except ValueError as error:  # a quote that is not closed
             raise UsageError(f"%roofline: {error} in {words!r}.") from error
-        options = _checked(asked)
         if cell is not None and code.strip():
             raise UsageError(f"%%roofline: code goes on the lines below, not behind the options: {code.strip()!r}")
-        captured = self._capture_cell(line, cell) if cell is not None else self._capture_line(code)
-        analysis = analyze(captured, options)
+        shown = [code] if cell is None else [f"%%roofline {line}", *cell.split("\n")]
+        try:
+            analysis = self._analyzed(line, code, cell, _checked(asked))
+        except JaxscaleError as error:
+            from jaxscale_magic.report.error_box import show_error
+
+            show_error(error, shown)
+            raise
         if asked.variable:
             self.shell.user_ns[asked.variable] = analysis.report
         if not asked.quiet and not asked.output:  # returned, it shows itself
             display(analysis.report)
-        if captured.shows_last and cell is not None and analysis.value is not None:
+        if cell is not None and analysis.shows_value:
             self.shell.displayhook(analysis.value)
         return analysis.report if asked.output else None
+
+    def _analyzed(self, line: str, code: str, cell: str | None, options: Any) -> Any:
+        from jaxscale_magic.analysis import analyze
+
+        captured = self._capture_cell(line, cell) if cell is not None else self._capture_line(code)
+        return analyze(captured, options)
 
     def _capture_cell(self, line: str, cell: str) -> Any:
         from jaxscale_magic.capture import capture_cell, parse_cell

@@ -107,6 +107,12 @@ def test_a_returned_report_is_shown_once(notebook):
     assert output.outputs == []
 
 
+def test_a_line_shows_its_report_and_not_its_value(notebook):
+    run(notebook, "x = jnp.ones((4, 4))\n_ = 'before'")
+    run(notebook, "%roofline -q --no-advice x @ x")
+    assert notebook.user_ns["_"] == "before"
+
+
 def test_an_interrupt_while_timing_keeps_the_results(notebook, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
