@@ -1,0 +1,1 @@
+"""Sharding plans: how they are written, which arrays they mean, and what each costs."""
