@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -127,15 +127,48 @@ class Instruction(NamedTuple):
         return name
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Computation:
-    """A computation: instructions in dependency order."""
+    """A computation: instructions in dependency order, which become records when they are first asked for.
+
+    Attributes:
+        proto: the message it is read from.
+        model: the first computation of the module that is the same but for names, metadata and its ids' upper
+            halves; None where that is this one. See `pattern`.
+        make: reads the instructions.
+    """
 
     id: int
     name: str
     root_id: int
     is_fusion: bool
-    instructions: Mapping[int, Instruction] = field(repr=False)
+    proto: Any = field(repr=False)
+    model: Computation | None = field(repr=False)
+    make: Callable[[Any], Mapping[int, Instruction]] = field(repr=False)
+
+    @functools.cached_property
+    def instructions(self) -> Mapping[int, Instruction]:
+        """Instructions by id."""
+        return self.make(self.proto)
+
+    @property
+    def pattern(self) -> Computation:
+        """The computation to look at for whatever does not depend on names and sources.
+
+        A layer's fusions come back in every layer: what is found out about the pattern holds for all of them.
+        """
+        return self.model or self
+
+    @functools.cached_property
+    def facts(self) -> dict[str, Any]:
+        """Where other rooms keep what they found out about a pattern."""
+        return {}
+
+    def __len__(self) -> int:
+        return len(self.proto.instructions)
+
+    def __bool__(self) -> bool:
+        return True
 
     @property
     def root(self) -> Instruction:
@@ -185,4 +218,4 @@ class Module:
     @property
     def instruction_count(self) -> int:
         """Instructions over all computations."""
-        return sum(len(computation.instructions) for computation in self.computations.values())
+        return sum(len(computation) for computation in self.computations.values())

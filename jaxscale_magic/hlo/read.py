@@ -23,10 +23,9 @@ def read_module(data: bytes) -> Module:
         ModuleError: the bytes are no module, are cut short, or contradict themselves.
     """
     try:
-        proto = _parse(data)
+        proto, own = _parse(data)
         with without_collection():
-            shapes: dict[bytes, Shape] = {}
-            computations = {c.id: _computation(c, shapes) for c in proto.computations}
+            computations = _computations(proto, _structures(data if own else proto.SerializeToString()))
     except ModuleError:
         raise
     except Exception as error:  # protobuf raises its own DecodeError, and UnicodeError for bad names
@@ -35,7 +34,6 @@ def read_module(data: bytes) -> Module:
         raise ModuleError(
             f"module {proto.name!r} is cut short: its entry computation {proto.entry_computation_id} is missing."
         )
-    _check(computations)
     return Module(
         name=proto.name,
         entry=computations[proto.entry_computation_id],
@@ -60,15 +58,15 @@ def without_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _parse(data: bytes) -> Any:
-    """The module message, unwrapped from an `HloProto` where it is in one."""
+def _parse(data: bytes) -> tuple[Any, bool]:
+    """The module message, unwrapped from an `HloProto` where it is in one, and whether `data` is that message."""
     module = message("Module")()
     try:
         module.ParseFromString(data)
     except Exception:
         module.Clear()
     if module.computations:
-        return module
+        return module, True
     # A wrapped module's field 1 is a message, a bare module's is its name: only one of them parses.
     wrapped = message("HloProto")()
     try:
@@ -77,7 +75,7 @@ def _parse(data: bytes) -> Any:
         raise ModuleError(f"these {len(data)} bytes are no HLO module: {error}.") from error
     if not wrapped.hlo_module.computations:
         raise ModuleError(f"these {len(data)} bytes hold no HLO computation.")
-    return wrapped.hlo_module
+    return wrapped.hlo_module, False
 
 
 def _shape(proto: Any) -> Shape:
@@ -117,27 +115,51 @@ def _instruction(proto: Any, shapes: dict[bytes, Shape]) -> Instruction:
     )
 
 
-def _computation(proto: Any, shapes: dict[bytes, Shape]) -> Computation:
-    return Computation(
-        id=proto.id,
-        name=proto.name,
-        root_id=proto.root_id,
-        is_fusion=proto.is_fusion_computation,
-        instructions={i.id: _instruction(i, shapes) for i in proto.instructions},
-    )
+def _structures(data: bytes) -> list[bytes]:
+    """Of each computation, bytes that are equal where two computations differ in names and metadata only."""
+    module = message("StructuralModule").FromString(data)
+    module.DiscardUnknownFields()
+    return [computation.SerializeToString() for computation in module.computations]
 
 
-def _check(computations: dict[int, Computation]) -> None:
+def _computations(proto: Any, structures: list[bytes]) -> dict[int, Computation]:
+    """Computations by id. Only the first of each structure is read, and checked, at once: it stands for the rest."""
+    known: set[int] = {computation.id for computation in proto.computations}
+    shapes: dict[bytes, Shape] = {}
+
+    def make(computation: Any) -> dict[int, Instruction]:
+        instructions = {i.id: _instruction(i, shapes) for i in computation.instructions}
+        _check(computation, instructions, known)
+        return instructions
+
+    computations: dict[int, Computation] = {}
+    models: dict[bytes, Computation] = {}
+    for described, structure in zip(proto.computations, structures, strict=True):
+        computation = Computation(
+            id=described.id,
+            name=described.name,
+            root_id=described.root_id,
+            is_fusion=described.is_fusion_computation,
+            proto=described,
+            model=models.get(structure),
+            make=make,
+        )
+        if computation.model is None:
+            models[structure] = computation
+            computation.instructions  # noqa: B018 - read now, so that what is wrong shows now
+        computations[computation.id] = computation
+    return computations
+
+
+def _check(computation: Any, instructions: dict[int, Instruction], computations: set[int]) -> None:
     """Refuse references that lead nowhere, so that no later room meets one."""
-    for computation in computations.values():
-        known = computation.instructions
-        if computation.root_id not in known:
-            raise ModuleError(f"computation {computation.name!r} is cut short: its root is missing.")
-        for instruction in computation:
-            if not all(map(known.__contains__, instruction.operands)):
-                raise ModuleError(f"instruction {instruction.name!r} reads an operand that is not there.")
-            if not all(map(computations.__contains__, instruction.called)):
-                raise ModuleError(f"instruction {instruction.name!r} calls a computation that is not there.")
+    if computation.root_id not in instructions:
+        raise ModuleError(f"computation {computation.name!r} is cut short: its root is missing.")
+    for instruction in instructions.values():
+        if not all(map(instructions.__contains__, instruction.operands)):
+            raise ModuleError(f"instruction {instruction.name!r} reads an operand that is not there.")
+        if not computations.issuperset(instruction.called):
+            raise ModuleError(f"instruction {instruction.name!r} calls a computation that is not there.")
 
 
 def _frames(index: Any) -> dict[int, tuple[Source, int]]:

@@ -157,6 +157,29 @@ MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
     "HloProto": {"hlo_module": (1, "Module")},
 }
 
+#: What the structure of a computation leaves out: what it is called and where it comes from.
+_UNSTRUCTURAL = frozenset({"name", "metadata"})
+
+
+def _structural(field: tuple[int, str], *, local: bool) -> tuple[int, str]:
+    """A field as the structure reads it: messages stay unparsed bytes, ids lose the number of their computation."""
+    number, kind = field
+    repeated = "*" if kind.startswith("*") else ""
+    if kind.removeprefix("*") in MESSAGES:
+        return number, repeated + "bytes"
+    # XLA's ids hold the computation's id in their upper half: the lower half, read alone, counts from the first
+    # instruction, so that two computations that do the same have the same bytes.
+    return number, repeated + "int32" if local else kind
+
+
+MESSAGES["StructuralInstruction"] = {
+    name: _structural(field, local=name in ("id", "operand_ids"))
+    for name, field in MESSAGES["Instruction"].items()
+    if name not in _UNSTRUCTURAL
+}
+MESSAGES["StructuralComputation"] = {"instructions": (2, "*StructuralInstruction"), "root_id": (6, "int32")}
+MESSAGES["StructuralModule"] = {"computations": (3, "*StructuralComputation")}
+
 _SCALARS = {"bool": 8, "string": 9, "bytes": 12, "int32": 5, "int64": 3, "uint32": 13, "uint64": 4}
 _MESSAGE, _OPTIONAL, _REPEATED = 11, 1, 3
 _PACKAGE = "jaxscale_magic.xla"
