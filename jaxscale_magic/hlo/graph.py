@@ -133,8 +133,8 @@ class Computation:
 
     Attributes:
         proto: the message it is read from.
-        model: the first computation of the module that is the same but for names, metadata and its ids' upper
-            halves; None where that is this one. See `pattern`.
+        model: the first computation of the module that is the same, and calls the same, but for names, metadata and
+            numbers of computations; None where that is this one. See `pattern`.
         make: reads the instructions.
     """
 
@@ -155,12 +155,13 @@ class Computation:
     def pattern(self) -> Computation:
         """The computation to look at for whatever does not depend on names and sources.
 
-        A layer's fusions come back in every layer: what is found out about the pattern holds for all of them.
+        A layer's fusions come back in every layer: what is found out about the pattern holds for all of them. What
+        the pattern calls has the structure of what this computation calls, not its names and sources.
         """
         return self.model or self
 
     @functools.cached_property
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[Any, Any]:
         """Where other rooms keep what they found out about a pattern."""
         return {}
 

@@ -15,6 +15,30 @@ from jaxscale_magic.errors import ModuleError
 from jaxscale_magic.hlo.graph import DTYPES, Computation, Instruction, Module, Shape
 from jaxscale_magic.hlo.schema import message
 
+#: Opcodes that call computations.
+CALLING = frozenset(
+    [
+        "all-reduce",
+        "all-reduce-start",
+        "async-done",
+        "async-start",
+        "async-update",
+        "call",
+        "conditional",
+        "custom-call",
+        "fusion",
+        "map",
+        "reduce",
+        "reduce-scatter",
+        "reduce-window",
+        "scan",
+        "scatter",
+        "select-and-scatter",
+        "sort",
+        "while",
+    ]
+)
+
 
 def read_module(data: bytes) -> Module:
     """Read a serialized `HloModuleProto`, or an `HloProto` that wraps one.
@@ -116,7 +140,7 @@ def _instruction(proto: Any, shapes: dict[bytes, Shape]) -> Instruction:
 
 
 def _structures(data: bytes) -> list[bytes]:
-    """Of each computation, bytes that are equal where two computations differ in names and metadata only."""
+    """Of each computation, bytes that are equal where two differ in names, metadata and computations called only."""
     module = message("StructuralModule").FromString(data)
     module.DiscardUnknownFields()
     return [computation.SerializeToString() for computation in module.computations]
@@ -133,19 +157,28 @@ def _computations(proto: Any, structures: list[bytes]) -> dict[int, Computation]
         return instructions
 
     computations: dict[int, Computation] = {}
-    models: dict[bytes, Computation] = {}
+    models: dict[tuple[bytes, tuple[int, ...]], Computation] = {}
+    callers: dict[bytes, list[int]] = {}
     for described, structure in zip(proto.computations, structures, strict=True):
+        if structure not in callers:
+            callers[structure] = [k for k, i in enumerate(described.instructions) if i.opcode in CALLING]
+        # A callee stands before its callers; where one does not, its own number tells it from any other.
+        callees = tuple(
+            computations[c].pattern.id if c in computations else c
+            for k in callers[structure]
+            for c in (*described.instructions[k].called_computation_ids, -1)
+        )
         computation = Computation(
             id=described.id,
             name=described.name,
             root_id=described.root_id,
             is_fusion=described.is_fusion_computation,
             proto=described,
-            model=models.get(structure),
+            model=models.get((structure, callees)),
             make=make,
         )
         if computation.model is None:
-            models[structure] = computation
+            models[structure, callees] = computation
             computation.instructions  # noqa: B018 - read now, so that what is wrong shows now
         computations[computation.id] = computation
     return computations

@@ -157,8 +157,9 @@ MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
     "HloProto": {"hlo_module": (1, "Module")},
 }
 
-#: What the structure of a computation leaves out: what it is called and where it comes from.
-_UNSTRUCTURAL = frozenset({"name", "metadata"})
+#: What the structure of a computation leaves out: what it is called, where it comes from, and the numbers of the
+#: computations that it calls (their structures count).
+_UNSTRUCTURAL = frozenset({"name", "metadata", "called_computation_ids"})
 
 
 def _structural(field: tuple[int, str], *, local: bool) -> tuple[int, str]:
