@@ -138,8 +138,8 @@ def _count(instruction: Instruction, computation: Computation, times: int, walk:
     moved = walk.traffic(instruction, computation, module)
     if moved:
         pieces.setdefault(source, []).append(Work(hbm_bytes=moved))
-    lines = {line: total_work(works) * times for line, works in pieces.items()}
-    total = total_work(lines.values())
+    lines = {line: _summed(works, times) for line, works in pieces.items()}
+    total = _summed(list(lines.values()), 1)
     if not lines and collective is None and instruction.opcode != "custom-call":
         return  # it is computed inside the kernel that uses it
     walk.ops.append(
@@ -156,6 +156,11 @@ def _count(instruction: Instruction, computation: Computation, times: int, walk:
     )
 
 
+def _summed(works: list[Work], times: int) -> Work:
+    work = works[0] if len(works) == 1 else total_work(works)
+    return work if times == 1 else work * times
+
+
 def _arithmetic(
     instruction: Instruction,
     computation: Computation,
@@ -167,20 +172,55 @@ def _arithmetic(
     """Add the FLOPs of one run to the lines that asked for them, fused instructions each to its own."""
     if instruction.opcode in ("fusion", "call"):
         for called in instruction.called:
-            inner = walk.module.computations[called]
-            for fused in inner:
-                if fused.opcode in COMPUTING:
-                    _arithmetic(fused, inner, walk.lines(fused) or source, pieces, times, walk)
-        return
-    if instruction.opcode == "custom-call":
-        work = custom_call_work(instruction, computation)
-        if work is None:
-            name = instruction.proto.custom_call_target
-            walk.unmodelled[(name, "custom call: FLOPs unknown", source)] += times
-            return
+            _fused_arithmetic(walk.module.computations[called], source, pieces, times, walk)
     else:
-        work = instruction_flops(instruction, computation, walk.module)
-    if work is not NOTHING:
+        _add(_work(instruction, computation, walk.module), source, pieces, times, walk)
+
+
+def _fused_arithmetic(
+    inner: Computation, source: Source | None, pieces: dict[Source | None, list[Work]], times: int, walk: _Walk
+) -> None:
+    messages = inner.proto.instructions
+    for place, work in _parts(inner.pattern, walk.module):
+        line = walk.lines.of(messages[place].metadata) or source
+        if work is None:
+            for called in messages[place].called_computation_ids:
+                _fused_arithmetic(walk.module.computations[called], line, pieces, times, walk)
+        else:
+            _add(work, line, pieces, times, walk)
+
+
+def _parts(pattern: Computation, module: Module) -> list[tuple[int, Work | str | None]]:
+    """Place and work (see `_work`) of the fused instructions that compute; None for those that only call."""
+    if "parts" not in pattern.facts:
+        found: list[tuple[int, Work | str | None]] = []
+        for place, fused in enumerate(pattern):
+            if fused.opcode in ("fusion", "call"):
+                found.append((place, None))
+            elif fused.opcode in COMPUTING:
+                work = _work(fused, pattern, module)
+                if work is not NOTHING:
+                    found.append((place, work))
+        pattern.facts["parts"] = found
+    parts: list[tuple[int, Work | str | None]] = pattern.facts["parts"]
+    return parts
+
+
+def _work(instruction: Instruction, computation: Computation, module: Module) -> Work | str:
+    """The arithmetic of one instruction, or the target of a custom call of which it is unknown."""
+    if instruction.opcode != "custom-call":
+        return instruction_flops(instruction, computation, module)
+    work = custom_call_work(instruction, computation)
+    target: str = instruction.proto.custom_call_target
+    return target if work is None else work
+
+
+def _add(
+    work: Work | str, source: Source | None, pieces: dict[Source | None, list[Work]], times: int, walk: _Walk
+) -> None:
+    if isinstance(work, str):
+        walk.unmodelled[(work, "custom call: FLOPs unknown", source)] += times
+    elif work is not NOTHING:
         pieces.setdefault(source, []).append(work)
 
 
@@ -200,7 +240,14 @@ def _label(instruction: Instruction, module: Module) -> str:
         return f"custom call {instruction.proto.custom_call_target}"
     if instruction.opcode != "fusion":
         return instruction.opcode
-    inner = module.computations[instruction.called[0]]
+    inner = module.computations[instruction.called[0]].pattern
+    if "label" not in inner.facts:
+        inner.facts["label"] = _fusion_label(inner)
+    label: str = inner.facts["label"]
+    return label
+
+
+def _fusion_label(inner: Computation) -> str:
     names = list(dict.fromkeys(i.opcode for i in inner if i.opcode not in _PLUMBING))
     if not names:
         return "copy"

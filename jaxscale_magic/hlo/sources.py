@@ -8,6 +8,7 @@ import os
 import sysconfig
 from collections.abc import Collection
 from dataclasses import replace
+from typing import Any
 
 from jaxscale_magic.cost import Source
 from jaxscale_magic.hlo.graph import Instruction, Module
@@ -41,7 +42,10 @@ class Lines:
 
     def __call__(self, instruction: Instruction) -> Source | None:
         """The user's line, or None where the module does not say."""
-        metadata = instruction.proto.metadata
+        return self.of(instruction.proto.metadata)
+
+    def of(self, metadata: Any) -> Source | None:
+        """The same, of an instruction's metadata."""
         frame = metadata.stack_frame_id
         if not frame:
             if metadata.source_file:

@@ -120,7 +120,7 @@ class _Reader:
         frame: _Frame,
         depth: int,
     ) -> int:
-        computation = self._module.computations[called]
+        computation = self._module.computations[called].pattern
         if number not in computation.parameters:
             return shape.nbytes
         inner = _Frame(computation, caller, frame)
@@ -177,7 +177,7 @@ def _buffer(
             updated += updated_part(value, computation).nbytes
             value = computation.operand(value, 0)
         elif opcode in ("fusion", "call"):
-            inner = module.computations[value.called[0]]
+            inner = module.computations[value.called[0]].pattern
             found = _buffer(inner, inner.root, element, module, trips)
             if found is None:
                 return None

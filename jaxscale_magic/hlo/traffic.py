@@ -106,12 +106,19 @@ def _on_hbm(shape: Shape, nbytes: int) -> int:
 
 
 def _fusion_bytes(instruction: Instruction, computation: Computation, module: Module) -> int:
-    fused = module.computations[instruction.called[0]]
+    fused = module.computations[instruction.called[0]].pattern
+    reads = fused.facts.get("reads")
+    if reads is None:
+        reads = [(number, read_inside(parameter, fused, module)) for number, parameter in fused.parameters.items()]
+        fused.facts["reads"] = reads
     total = 0
-    for number, parameter in fused.parameters.items():
-        outside = computation.operand(instruction, number).shape
-        total += _on_hbm(outside, read_inside(parameter, fused, module))
-    return total + sum(_on_hbm(shape, nbytes) for shape, nbytes in _results(fused, instruction.shape, module))
+    for number, nbytes in reads:
+        total += _on_hbm(computation.operand(instruction, number).shape, nbytes)
+    writes = fused.facts.get(("writes", instruction.shape))
+    if writes is None:
+        writes = sum(_on_hbm(shape, nbytes) for shape, nbytes in _results(fused, instruction.shape, module))
+        fused.facts["writes", instruction.shape] = writes
+    return total + writes
 
 
 def read_inside(parameter: Instruction, fused: Computation, module: Module) -> int:
@@ -140,7 +147,7 @@ def _read_by(user: Instruction, index: int, shape: Shape, fused: Computation, mo
             total = shape.nbytes
         return total
     if user.opcode == "fusion":
-        inner = module.computations[user.called[0]]
+        inner = module.computations[user.called[0]].pattern
         return read_inside(inner.parameters[index], inner, module)
     return shape.nbytes
 
