@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 
+from jaxscale_magic import quantity as q
 from jaxscale_magic.advice import Situation, advise
 from jaxscale_magic.batch import find_batch, named_dimension
 from jaxscale_magic.capture import Captured
@@ -86,18 +87,39 @@ def analyze_module(module: str | bytes | Path, on: str | Chip) -> RooflineReport
 
 def _module_data(module: str | bytes | Path) -> tuple[bytes, str]:
     if isinstance(module, bytes):
+        _refuse_mlir(module[:4000].decode("latin-1"))
         return module, "HLO module"
     if isinstance(module, str) and "HloModule" in module[:10_000]:
         return text_to_module_bytes(module), "HLO module"
+    if isinstance(module, str):
+        _refuse_mlir(module)
     path = Path(module)
     try:
         data = path.read_bytes()
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
-        raise ModuleError(f"{str(module)[:200]!r} is no HLO text, and no file can be read there: {why}.") from error
+        raise ModuleError(
+            f"{str(module)[:200]!r} is neither HLO text (which begins with `HloModule`) nor a file that can be read: "
+            f"{why}."
+        ) from error
     if data.lstrip()[:9] == b"HloModule":
         return text_to_module_bytes(data.decode()), path.name
+    _refuse_mlir(data[:4000].decode("latin-1"), f"{path.name} holds")
     return data, path.name
+
+
+def _refuse_mlir(text: str, what: str = "this is") -> None:
+    """Refuse the program as it stands before compiling, which has no fusions, layouts or collectives yet.
+
+    Raises:
+        ModuleError: the text is StableHLO or another MLIR dialect.
+    """
+    head = text[:4000]
+    if "module @" in head or "stablehlo." in head or "func.func" in head or head.startswith("ML\xefR"):
+        raise ModuleError(
+            f"{what} StableHLO, the program before it is compiled; what limits it is read from compiled HLO. Give "
+            "`jax.jit(f).lower(x).compile().as_text()`, or hand the function itself to `jaxscale_magic.roofline(f, x)`."
+        )
 
 
 def analyze(captured: Captured, options: Options) -> Analysis:
@@ -276,14 +298,14 @@ def _warnings(report: RooflineReport, captured: Captured) -> list[str]:
         )
     elif written and done < 0.99 * written and not report.cost.unmodelled:
         notes.append(
-            f"The compiler dropped work: the code as written multiplies {written:.4g} FLOPs, the compiled "
-            f"program {done:.4g} (unused results, or constants folded)."
+            f"The compiler dropped work: the code as written takes {q.flops(written)} of matrix products, the "
+            f"compiled program {q.flops(done)} (unused results, or constants folded)."
         )
     measured = report.measured
     if measured is not None and measured.minimum < TOO_FAST * report.time.lower:
         notes.append(
-            f"MEASURED FASTER THAN POSSIBLE: {measured.minimum:.4g} s against a lower bound of "
-            f"{report.time.lower:.4g} s. Either the program does less than was counted, or a figure of the chip "
+            f"MEASURED FASTER THAN POSSIBLE: {q.seconds(measured.minimum)} against a lower bound of "
+            f"{q.seconds(report.time.lower)}. Either the program does less than was counted, or a figure of the chip "
             "is too low: do not trust this report's times."
         )
     return notes

@@ -12,7 +12,7 @@ from typing import Any
 
 import jax
 
-from jaxscale_magic.errors import CellError, nearest
+from jaxscale_magic.errors import CellError, JaxscaleError, nearest
 
 Sentence = tuple[str, str]
 
@@ -104,7 +104,7 @@ def _undefined(error: BaseException, namespace: Mapping[str, Any]) -> Sentence:
 
 def _no_number(error: BaseException, namespace: Mapping[str, Any]) -> Sentence:
     return (
-        "this needs an array's number, but while a cell is analysed its arrays have only shapes.",
+        "this needs an array's number, but while code is analysed its arrays have only shapes.",
         'Print with `jax.debug.print("{}", value)`, or move this line to the next cell.',
     )
 
@@ -142,7 +142,7 @@ def _in_place(error: BaseException, namespace: Mapping[str, Any]) -> Sentence:
 
 
 def _waits(error: BaseException, namespace: Mapping[str, Any]) -> Sentence:
-    return "there is nothing to wait for while a cell is analysed.", "Leave it out: the magic waits for every result."
+    return "there is nothing to wait for while code is analysed.", "Leave it out: the magic waits for every result."
 
 
 def _unbound_axis(error: BaseException, namespace: Mapping[str, Any]) -> Sentence:
@@ -170,6 +170,8 @@ EXPLANATIONS: tuple[tuple[type[BaseException], str, Callable[..., Sentence]], ..
 
 def explain(error: BaseException, filename: str, lines: Sequence[str], namespace: Mapping[str, Any]) -> CellError:
     """The `CellError` for an exception that a cell raised while it was traced."""
+    if isinstance(error, CellError):  # in a sentence already
+        return error
     line = _cell_line(error, filename)
     for kind, pattern, sentence in EXPLANATIONS:
         if isinstance(error, kind) and re.search(pattern, str(error)):
@@ -177,7 +179,8 @@ def explain(error: BaseException, filename: str, lines: Sequence[str], namespace
             break
     else:
         said = _first_line(error)
-        reason, advice = type(error).__name__ + (f": {said}" if said else "."), ""
+        name = "" if isinstance(error, JaxscaleError) else type(error).__name__
+        reason, advice = ": ".join(filter(None, (name, said))) if said else f"{name or 'it failed'}.", ""
     return CellError(reason, advice=advice, line=line, text=_line(lines, line or 0))
 
 

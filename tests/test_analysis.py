@@ -138,3 +138,16 @@ def test_an_accelerator_that_nobody_described(monkeypatch):
 )
 def test_flops_as_written(function, flops):
     assert useful_flops(jax.jit(function).trace(array(8, 8)).jaxpr) == flops
+
+
+@pytest.mark.parametrize("form", ["text", "file", "bytes"])
+def test_a_program_before_compiling_is_refused_with_what_to_give(tmp_path, form):
+    traced = jax.jit(lambda x: x @ x).trace(jax.ShapeDtypeStruct((8, 8), "float32"))
+    module = traced.lower().as_text()
+    if form == "file":
+        (tmp_path / "f.mlir").write_text(module)
+        module = tmp_path / "f.mlir"
+    elif form == "bytes":
+        module = jax.export.export(jax.jit(lambda x: x @ x))(*traced.in_avals[0]).mlir_module_serialized
+    with pytest.raises(ModuleError, match=r"StableHLO.*compile\(\)\.as_text\(\)"):
+        jm.analyze_hlo(module, on="v5e")

@@ -45,7 +45,7 @@ class _Walk:
             count = trip_count(loop, computation, self.module)
             if count is None:
                 source = self.lines(loop)
-                where = f" ({source.text or f'line {source.line}'})" if source else ""
+                where = f" of line {source.line}" if source else ""
                 self.notes[f"The loop {loop.name}{where} ends when its data says so: it is counted per iteration."] = (
                     None
                 )

@@ -128,8 +128,8 @@ class RooflineReport:
 
     @property
     def share_of_bound(self) -> float | None:
-        """Lower bound / measured minimum: 1.0 is as fast as the chip allows."""
-        if self.measured is None or not self.measured.minimum:
+        """Lower bound / measured minimum: 1.0 is as fast as the chip allows. None where either is absent."""
+        if self.measured is None or not self.measured.minimum or self.time.lower is None:
             return None
         return self.time.lower / self.measured.minimum
 
