@@ -74,7 +74,7 @@ def analyze_module(module: str | bytes | Path, on: str | Chip) -> RooflineReport
     chip = chip_by_name(on)
     data, title = _module_data(module)
     cost, ops = count_module(read_module(data))
-    target = Target(name=chip.name, chip=chip, compiler="the given module")
+    target = Target(name=chip.name, chip=chip)
     return RooflineReport(
         title=title,
         target=target,

@@ -126,9 +126,9 @@ def memory_time(nbytes: int, chip: Chip, working_set: int | None = None) -> floa
     return nbytes * (cached / chip.cache_bandwidth.value + (1 - cached) / bandwidth)
 
 
-def bound_of(compute: float | None, memory: float, comms: float | None = 0.0) -> str:
+def bound_of(compute: float | None, memory: float | None, comms: float | None = 0.0) -> str:
     """The name of the largest of three times (a tie goes to compute; an absent one is left out)."""
-    times = {COMPUTE: compute or 0.0, MEMORY: memory, COMMUNICATION: comms or 0.0}
+    times = {COMPUTE: compute or 0.0, MEMORY: memory or 0.0, COMMUNICATION: comms or 0.0}
     return max(times, key=lambda name: times[name])
 
 

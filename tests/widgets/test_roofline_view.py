@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from widget_samples import HOSTILE, chip, op, report
 
 from jaxscale_magic.chips import chips
 from jaxscale_magic.cost import Collective
 from jaxscale_magic.quantity import intensity, seconds
-from jaxscale_magic.report.palette import colour
+from jaxscale_magic.report.palette import DARK, colour
 from jaxscale_magic.widgets import roofline_widget
 from jaxscale_magic.widgets.roofline_view import RooflineView
 
@@ -142,3 +144,19 @@ def test_every_known_chip_can_be_chosen():
     for known_chip in known:
         shown.chooser.value = known_chip.name
         assert seconds(shown.report.on(known_chip).time.memory) in shown.headline.value
+
+
+def test_absent_times_are_unknown_not_raised():
+    sample = report(OPS, measured=0.05)
+    absent = dict.fromkeys(("compute", "memory", "min_memory", "comms", "lower", "upper", "scheduled"))
+    times = dataclasses.replace(sample.time, **absent)
+    shown = RooflineView(dataclasses.replace(sample, verdict=dataclasses.replace(sample.verdict, times=times)))
+    assert shown.headline.value.count(">unknown<") >= 4
+    assert "50.0 ms" in shown.headline.value
+
+
+def test_the_marks_take_the_theme_of_the_notebook():
+    style = roofline_widget(report(OPS)).children[2].value
+    assert '[data-jp-theme-light="false"] .jaxscale-roofline' in style
+    assert f"--jaxscale-compute:{DARK['compute']}" in style
+    assert "y = x @ w" in view(*OPS).headline.value  # what it is of
