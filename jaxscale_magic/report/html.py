@@ -26,13 +26,16 @@ _CELL = "padding:1px 10px 1px 0;border:none;background:transparent"
 
 def report_html(report: RooflineReport, *, remark: str = "", leave_out: tuple[type[Part], ...] = ()) -> str:
     """The report as a fragment; `remark` is one more line below it, `leave_out` kinds of parts shown elsewhere."""
-    body = "".join(_html(part) for part in build(report) if not isinstance(part, leave_out))
-    if remark:
-        body += _html(Note("note", remark))
-    return (
-        f'<div class="{CLASS}" style="max-width:52em;line-height:1.4;font-size:14px">'
-        f"<style>{theme_css(CLASS)}</style>{body}</div>"
-    )
+    body = _body(report, leave_out) + (_html(Note("note", remark)) if remark else "")
+    return _framed(f"<style>{theme_css(CLASS)}</style>{body}")
+
+
+def _body(report: RooflineReport, leave_out: tuple[type[Part], ...] = ()) -> str:
+    return "".join(_html(part) for part in build(report) if not isinstance(part, leave_out))
+
+
+def _framed(body: str) -> str:
+    return f'<div class="{CLASS}" style="max-width:52em;line-height:1.4;font-size:14px">{body}</div>'
 
 
 def report_page(report: RooflineReport) -> str:
@@ -44,7 +47,8 @@ def reports_page(reports: Sequence[RooflineReport]) -> str:
     """Several reports below one another as a whole page."""
     title = for_html(reports[0].title if reports else "jaxscale-magic")
     style = (
-        "body{font-family:system-ui,sans-serif;margin:2em auto;max-width:56em;padding:0 1em;color-scheme:light dark}"
+        "body{font-family:system-ui,sans-serif;margin:2em auto;max-width:56em;padding:0 1em}"
+        + ":root{color-scheme:light dark}"
         + theme_css(CLASS, own_page=True)
         # Paper cannot unfold: what is folded away is printed too.
         + "@media print{details::details-content{content-visibility:visible;block-size:auto}"
@@ -55,7 +59,7 @@ def reports_page(reports: Sequence[RooflineReport]) -> str:
         '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{title}</title><style>{style}</style></head><body>"
-        + rule.join(report_html(report) for report in reports)
+        + rule.join(_framed(_body(report)) for report in reports)  # the page's own style gives the colours
         + "</body></html>"
     )
 

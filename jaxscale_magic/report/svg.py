@@ -6,12 +6,10 @@ import math
 
 from jaxscale_magic import quantity as q
 from jaxscale_magic.report.escaping import for_html
-from jaxscale_magic.report.palette import paint, theme_css
+from jaxscale_magic.report.palette import paint
 from jaxscale_magic.report.parts import Chart, Dot
 
 WIDTH, HEIGHT = 560, 300
-#: Class of a picture that is a file of its own.
-CLASS = "jaxscale-picture"
 LEFT, RIGHT, TOP, BOTTOM = 76, 16, 14, 44
 
 
@@ -28,11 +26,9 @@ def chart_svg(chart: Chart) -> str:
 
 
 def chart_file(chart: Chart) -> str:
-    """The picture as a file of its own, which follows the reader's light or dark system."""
-    style = f"{theme_css(CLASS, own_page=True)} .{CLASS}{{color:#222222}}"
-    style += f"@media screen and (prefers-color-scheme:dark){{.{CLASS}{{color:#DDDDDD}}}}"
+    """The picture as a file of its own: dark on white, since it cannot know the page that it is put on."""
     head, tail = chart_svg(chart).split(">", 1)
-    return f'{head} class="{CLASS}" color="#222222"><style>{style}</style>{tail}\n'
+    return f'{head} color="#222222"><rect width="100%" height="100%" fill="#FFFFFF"/>{tail}\n'
 
 
 def _description(chart: Chart) -> str:

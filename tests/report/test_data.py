@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import sys
+from xml.etree import ElementTree
 
 import pytest
 from sample_reports import full, report
@@ -54,7 +55,20 @@ def test_a_path_with_nul_is_one_sentence(tmp_path):
         full().save(f"{tmp_path}/a\0.html")
 
 
-@pytest.mark.parametrize("ending", [".html", ".json", ".md", ".txt"])
+@pytest.mark.parametrize("ending", [".html", ".json", ".md", ".txt", ".svg"])
 def test_a_lone_surrogate_can_be_saved(tmp_path, ending):
     path = report(title="lone \ud800", notes=("\ud800",)).save(tmp_path / f"r{ending}")
     path.read_text(encoding="utf-8")
+
+
+def test_a_saved_picture_has_a_ground_of_its_own_and_is_xml(tmp_path):
+    svg = full().save(tmp_path / "r.svg").read_text(encoding="utf-8")
+    root = ElementTree.fromstring(svg)
+    assert root.get("color") == "#222222"
+    assert root[0].get("fill") == "#FFFFFF"
+
+
+def test_where_there_is_no_picture_none_is_saved(tmp_path):
+    with pytest.raises(JaxscaleError, match="no picture to save"):
+        report(()).save(tmp_path / "r.svg")
+    assert list(tmp_path.iterdir()) == []

@@ -8,6 +8,7 @@ from sample_reports import full, op, report
 
 from jaxscale_magic.cost import Collective, Unmodelled
 from jaxscale_magic.report.bundle import mimebundle
+from jaxscale_magic.report.html import report_page
 from jaxscale_magic.report.palette import DARK, LIGHT
 
 
@@ -54,3 +55,11 @@ def test_without_the_widget_the_page_says_why(monkeypatch):
     bundle = mimebundle(full())
     assert set(bundle) == {"text/plain", "text/html"}
     assert "interactive view cannot be shown" in bundle["text/html"]
+
+
+def test_a_page_is_dark_where_the_readers_system_is():
+    page = report_page(full())
+    rules = page.index("prefers-color-scheme:dark")
+    assert ":root{color-scheme:light dark}" in page
+    assert "--jaxscale-compute:" not in page[rules + 400 :]  # no later rule takes the colours back
+    assert "details::details-content" in page  # printed in full
