@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jaxscale_magic import quantity as q
 from jaxscale_magic.errors import JaxscaleError
 
 if TYPE_CHECKING:
@@ -76,16 +77,16 @@ def save_page(path: Path, reports: Sequence[RooflineReport]) -> Path:
 
 
 def print_chips() -> None:
-    """One line a chip: name, bf16 peak, bandwidth, ridge."""
+    """One line a chip: name, bf16 peak (f16 where there is no bf16), bandwidth, ridge."""
     import jaxscale_magic as jm
 
-    print(f"{'name':10} {'chip':28} {'bf16 FLOP/s':>12} {'HBM B/s':>10} {'FLOP/B':>8}")
+    print(f"{'name':10} {'chip':28} {'16-bit peak':>13} {'memory':>10} {'ridge':>11}")
     for chip in jm.chips():
-        bf16 = chip.matrix_flops.get("bf16") or chip.matrix_flops.get("f16")
-        bandwidth = chip.hbm_bandwidth.value
-        peak = f"{bf16.value:12.3g} " if bf16 else f"{'unknown':>12} "
-        ridge = f"{bf16.value / bandwidth:8.0f}" if bf16 else f"{'':8}"
-        print(f"{chip.name:10} {chip.title:28} {peak}{bandwidth:10.3g} {ridge}")
+        dtype = next((d for d in ("bf16", "f16") if d in chip.matrix_flops), None)
+        peak = q.flop_rate(chip.peak_flops(dtype)) if dtype else q.UNKNOWN
+        ridge = q.intensity(chip.ridge(dtype)) if dtype else q.UNKNOWN
+        print(f"{chip.name:10} {chip.title:28} {peak:>13} {q.byte_rate(chip.hbm_bandwidth.value):>10} {ridge:>11}")
+    print("\nFigures are per chip. The ridge is the FLOP per byte above which compute, not memory, limits.")
 
 
 def print_host(*, again: bool) -> None:
