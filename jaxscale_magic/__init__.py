@@ -90,6 +90,8 @@ def analyze_hlo(module: str | bytes | Path, *, on: str | Chip) -> RooflineReport
 
 def load_ipython_extension(shell: Any) -> None:
     """What `%load_ext jaxscale_magic` calls."""
+    from jaxscale_magic.completion import register
     from jaxscale_magic.magics import RooflineMagics
 
     shell.register_magics(RooflineMagics)
+    register(shell, {"roofline": RooflineMagics.roofline})
