@@ -20,11 +20,13 @@ CLASS, AROUND = "jaxscale-error", 1
 def show_error(error: JaxscaleError, lines: Sequence[str] = ()) -> None:
     """Display the box of an error that is about to be raised, where a notebook shows it; else do nothing.
 
+    An error without a line of code needs no box: its traceback holds all of it.
+
     Args:
         error: it is raised by the caller afterwards; a second call with the same error shows nothing.
         lines: the cell's text as the notebook counts it, `lines[0]` being the magic's own line.
     """
-    if not isinstance(error, CellError) or error.boxed or not (error.text or error.advice) or not has_kernel():
+    if not isinstance(error, CellError) or error.boxed or not error.text or not has_kernel():
         return
     from IPython.display import display
 

@@ -67,8 +67,8 @@ def test_a_terminal_shows_no_box(displayed):
     assert len(failed._render_traceback_()) == 3
 
 
-@pytest.mark.parametrize("failed", [ChipError("no such chip."), CellError("it cannot be.")])
-def test_an_error_without_code_or_advice_needs_no_box(failed, displayed, monkeypatch):
+@pytest.mark.parametrize("failed", [ChipError("no such chip."), CellError("it cannot be.", advice="Do this.")])
+def test_an_error_without_code_needs_no_box(failed, displayed, monkeypatch):
     monkeypatch.setattr("jaxscale_magic.report.error_box.has_kernel", lambda: True)
     show_error(failed)
     assert displayed == []
