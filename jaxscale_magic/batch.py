@@ -52,6 +52,7 @@ def named_dimension(wanted: str, names: Sequence[str], specs: Sequence[jax.Shape
     Raises:
         JaxscaleError: it names no input, or a dimension that the input does not have.
     """
+    asked = f"--batch {wanted} (in Python batch={wanted!r})"
     for k, name in enumerate(names):
         rank = len(specs[k].shape)
         if wanted == name and rank:
@@ -61,11 +62,11 @@ def named_dimension(wanted: str, names: Sequence[str], specs: Sequence[jax.Shape
             if number.isdecimal() and number.isascii() and int(number) < rank:
                 return k, int(number)
             if not rank:
-                raise JaxscaleError(f"batch {wanted!r}: `{name}` is a single number and has no dimension.")
+                raise JaxscaleError(f"{asked}: `{name}` is a single number and has no dimension.")
             which = f"write {name}[0]" + (f" to {name}[{rank - 1}]" if rank > 1 else "")
-            raise JaxscaleError(f"batch {wanted!r}: `{name}` has {rank} dimension{'s'[: rank - 1]}; {which}.")
+            raise JaxscaleError(f"{asked}: `{name}` has {rank} dimension{'s'[: rank - 1]}; {which}.")
     known = ", ".join(names) or "none"
-    raise JaxscaleError(f"batch {wanted!r}: no such input; this program's inputs are {known}.")
+    raise JaxscaleError(f"{asked}: no such input; this program's inputs are {known}.")
 
 
 def find_batch(captured: Captured, specs: Sequence[jax.ShapeDtypeStruct], wanted: str | None) -> Batch | None:

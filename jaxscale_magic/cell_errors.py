@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import ast
 import re
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
 
 from jaxscale_magic.errors import CellError, JaxscaleError, nearest
+from jaxscale_magic.user_files import is_library
 
 Sentence = tuple[str, str]
 
@@ -169,7 +171,15 @@ EXPLANATIONS: tuple[tuple[type[BaseException], str, Callable[..., Sentence]], ..
 
 
 def explain(error: BaseException, filename: str, lines: Sequence[str], namespace: Mapping[str, Any]) -> CellError:
-    """The `CellError` for an exception that a cell raised while it was traced."""
+    """The `CellError` for an exception that code raised while it was traced.
+
+    Args:
+        error: what was raised.
+        filename: the name under which the cell's lines are known; "" for a call, whose line is looked up in the
+            user's own file.
+        lines: the cell's text.
+        namespace: the notebook's names, for guessing at a misspelt one.
+    """
     if isinstance(error, CellError):  # in a sentence already
         return error
     line = _cell_line(error, filename)
@@ -181,13 +191,19 @@ def explain(error: BaseException, filename: str, lines: Sequence[str], namespace
         said = _first_line(error)
         name = "" if isinstance(error, JaxscaleError) else type(error).__name__
         reason, advice = ": ".join(filter(None, (name, said))) if said else f"{name or 'it failed'}.", ""
-    return CellError(reason, advice=advice, line=line, text=_line(lines, line or 0))
+    return CellError(reason, advice=advice, line=line, text=_line(lines, line or 0) if filename else _own_code(error))
 
 
 def _first_line(error: BaseException) -> str:
     """The first sentence of a message, of a length one reads."""
     text = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
     return text if len(text) <= 300 else text[:297] + "..."
+
+
+def _own_code(error: BaseException) -> str:
+    """The innermost line of a file of the user's in the error's traceback."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return next((frame.line or "" for frame in reversed(frames) if not is_library(frame.filename)), "")
 
 
 def _cell_line(error: BaseException, filename: str) -> int | None:

@@ -280,3 +280,12 @@ def test_a_call_of_a_plain_function_takes_everything_but_arrays_as_constants():
     captured = capture_call(f, (x, 2, {"double": True}), {})
     assert len(captured.leaves) == 1
     np.testing.assert_array_equal(captured.traced.lower().compile()(*captured.args), 2 * x)
+
+
+def test_a_call_that_fails_names_the_users_own_line():
+    def f(a, b):
+        return a @ b  # does not fit
+
+    with pytest.raises(CellError, match=r"`return a @ b  # does not fit`: TypeError: dot_general") as caught:
+        capture_call(f, (x, x), {})
+    assert caught.value.line is None

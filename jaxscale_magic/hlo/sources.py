@@ -2,29 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 import linecache
-import os
-import sysconfig
 from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
 from jaxscale_magic.cost import Source
 from jaxscale_magic.hlo.graph import Instruction, Module
-
-
-@functools.cache
-def _library_folders() -> tuple[str, ...]:
-    here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    paths = sysconfig.get_paths()
-    folders = {paths[key] for key in ("stdlib", "platstdlib", "purelib", "platlib")}
-    return tuple(os.path.join(folder, "") for folder in (*folders, here))
-
-
-def is_library(file: str) -> bool:
-    """Whether a file belongs to an installed package, the standard library or this package."""
-    return file.startswith(("<frozen", *_library_folders())) or "site-packages" in file or "dist-packages" in file
+from jaxscale_magic.user_files import is_library
 
 
 class Lines:
