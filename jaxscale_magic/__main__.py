@@ -25,6 +25,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands.add_parser("chips", help="list every chip whose figures are known")
     calibrate = commands.add_parser("calibrate", help="measure this machine's own roofs")
     calibrate.add_argument("--again", action="store_true", help="measure even where a calibration is kept")
+    for verb, does in (
+        ("install", "install a compiler for absent chips, apart from this environment"),
+        ("uninstall", "remove it again"),
+    ):
+        commands.add_parser(verb, help=does).add_argument("compiler", choices=("tpu", "cuda"))
+    commands.add_parser("targets", help="list what this installation can compile for")
     asked = parser.parse_args(arguments)
     try:
         match asked.command:
@@ -34,6 +40,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print_chips()
             case "calibrate":
                 print_host(again=asked.again)
+            case "install" | "uninstall" | "targets":
+                from jaxscale_magic.targets import commands as compilers
+
+                compilers.run(asked.command, getattr(asked, "compiler", ""))
     except JaxscaleError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 1

@@ -92,3 +92,50 @@ def static_arguments(jitted: Any) -> tuple[tuple[int, ...], tuple[str, ...]] | N
         return tuple(info.static_argnums), tuple(info.static_argnames)
     except (AttributeError, TypeError):
         return None
+
+
+def traced_compiler_options(traced: Any) -> dict[str, Any]:
+    """The `compiler_options` that a traced function's own `jit` was given; no public attribute holds them."""
+    pairs = getattr(traced, "_params", {}).get("compiler_options_kvs", ())
+    return dict(pairs)
+
+
+def traced_meshes(traced: Any) -> list[Any]:
+    """Every mesh that a traced function's arguments, results, constraints and shard_maps name, arguments first.
+
+    `jax.stages.Traced` does not show the shardings of its arguments.
+    """
+    parameters = getattr(traced, "_params", {})
+    shardings = [getattr(meta, "sharding", None) for meta in getattr(traced, "_meta_tys_flat", ())]
+    shardings += [*parameters.get("in_shardings", ()), *parameters.get("out_shardings", ())]
+    shardings += [getattr(aval, "sharding", None) for aval in traced.jaxpr.in_avals]
+    found = [getattr(sharding, "mesh", None) for sharding in shardings]
+    found.append(parameters.get("ctx_mesh"))
+    pending, seen = [traced.jaxpr.jaxpr], set()
+    while pending:
+        jaxpr = pending.pop()
+        if id(jaxpr) in seen:
+            continue
+        seen.add(id(jaxpr))
+        for equation in jaxpr.eqns:
+            given = equation.params
+            found += [given.get("mesh"), getattr(given.get("sharding"), "mesh", None)]
+            for value in given.values():
+                for inner in value if isinstance(value, (tuple, list)) else (value,):
+                    inner = getattr(inner, "jaxpr", inner)
+                    if hasattr(inner, "eqns"):
+                        pending.append(inner)
+    return [mesh for mesh in found if getattr(mesh, "axis_names", ())]
+
+
+def traced_shardings(traced: Any) -> list[Any]:
+    """The sharding of each flat argument of a traced function where one is given, else None."""
+    given = list(getattr(traced, "_params", {}).get("in_shardings", ()))
+    metas = list(getattr(traced, "_meta_tys_flat", ()))
+    count = len(traced.jaxpr.in_avals)
+    found: list[Any] = []
+    for index in range(count):
+        options = [given[index]] if len(given) == count else []
+        options += [getattr(metas[index], "sharding", None)] if len(metas) == count else []
+        found.append(next((s for s in options if getattr(s, "mesh", None) is not None), None))
+    return found

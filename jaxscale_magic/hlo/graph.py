@@ -122,9 +122,10 @@ class Instruction(NamedTuple):
 
     @property
     def scope(self) -> str:
-        """The op name that JAX gave it."""
+        """The op name that JAX gave it, without the outer call that a module compiled from an export has."""
         name: str = self.proto.metadata.op_name
-        return name
+        outer, exported, inner = name.partition("/call_exported")
+        return inner.removeprefix("/") if exported and outer.startswith("jit(") and "/" not in outer else name
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,26 +7,17 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 from jax.extend.core import jaxpr_as_fun
 
 from jaxscale_magic.errors import TargetError
 from jaxscale_magic.jax_internals import backend_version, module_bytes
+from jaxscale_magic.targets.request import MemoryUse
 
 #: The last pass before XLA:CPU widens bf16 to f32: partitioned, calls inlined, not fused yet.
 _STANDIN_PASS = "call-inliner"
-
-
-class MemoryUse(NamedTuple):
-    """Bytes per device; temporaries are None where they would be another compiler's."""
-
-    arguments: int
-    outputs: int
-    temporaries: int | None
-    aliased: int
-    peak: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
