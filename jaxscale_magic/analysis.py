@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,28 +10,26 @@ from typing import Any
 import jax
 
 from jaxscale_magic import quantity as q
-from jaxscale_magic.advice import Situation, advise
-from jaxscale_magic.batch import find_batch, named_dimension
+from jaxscale_magic.advice import advise
+from jaxscale_magic.batch import named_dimension
 from jaxscale_magic.capture import Captured
 from jaxscale_magic.chips import Chip, chip_for_device_kind
 from jaxscale_magic.chips import chip as chip_by_name
 from jaxscale_magic.cost import Cost, OpCost
 from jaxscale_magic.errors import CellError, ChipError, JaxscaleError, ModuleError
 from jaxscale_magic.hlo.count import count_module
-from jaxscale_magic.hlo.fuse import fused_traffic
 from jaxscale_magic.hlo.read import read_module
 from jaxscale_magic.jax_internals import text_to_module_bytes
-from jaxscale_magic.narrowing import with_narrow_inputs
+from jaxscale_magic.judging import Judged, devices_of, judge
 from jaxscale_magic.report.build import TOO_FAST
 from jaxscale_magic.report.record import Fit, RooflineReport, Target
-from jaxscale_magic.roofline import Verdict, price
-from jaxscale_magic.targets.compile import CompiledModule, compile_here, compile_standing_in
+from jaxscale_magic.repricing import input_specs, situation
+from jaxscale_magic.roofline import price
+from jaxscale_magic.targets.aim import Aim, aim_at
+from jaxscale_magic.targets.compile import CompiledModule, compile_here
 from jaxscale_magic.timing import Effort, measure
 from jaxscale_magic.useful_flops import useful_flops
 
-#: Seconds that re-tracing for advice may take in all, and how many programs it may compile.
-ADVICE_SECONDS = 5.0
-ADVICE_COMPILES = 40
 _ONCE = "Other sizes and dtypes are not tried: {}, so running the code again could be noticed."
 _HAS_EFFECTS = "Not timed: it calls back into Python (a debug print, a callback), which timing would repeat."
 
@@ -43,12 +39,13 @@ class Options:
     """How to analyse.
 
     Attributes:
-        on: chip name, a `Chip`, or None for the devices that are here.
+        on: a chip's name, a target ("v5e:4x4", "h100:8"), a `Chip`, or None for the devices that are here.
         measure: time it where it can be run.
         loops, repeats: calls a sample and samples, or None to choose.
         budget: seconds that timing may take.
-        batch: "x" or "x[1]": which input's dimension is the batch, or None for the first input's rows.
+        batch: "x" or "x[1]": which input's dimension is the batch, or None to find the likeliest.
         advise: look for what would help.
+        stand_in: let the CPU compiler stand in for another chip's own, even where that is installed.
     """
 
     on: str | Chip | None = None
@@ -58,6 +55,7 @@ class Options:
     budget: float = 2.0
     batch: str | None = None
     advise: bool = True
+    stand_in: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -133,15 +131,20 @@ def analyze(captured: Captured, options: Options) -> Analysis:
         JaxscaleError: `options.batch` names no input.
         CellError: running the program raised.
     """
-    target_chip = chip_by_name(options.on) if options.on is not None else _chip_here()
+    aim = aim_at(options.on, stand_in=options.stand_in) if options.on is not None else None
+    chip = aim.chip if aim is not None else _chip_here()
     if options.batch is not None:
-        named_dimension(options.batch, captured.names, _specs(captured))
-    here = options.on is None
+        named_dimension(options.batch, captured.names, input_specs(captured))
+    here = aim is None
     ran = compile_here(captured.traced) if here or not captured.abstract else None
-    judged = ran if here and ran is not None else compile_standing_in(captured.traced, target_chip.title)
-    cost, ops = _count(judged, captured)
+    judged = (
+        Judged(module=ran)
+        if aim is None and ran is not None
+        else judge(captured.traced, aim, devices_of(captured.leaves))
+    )
+    cost, ops = judged.count(chip, captured.files)
     value = captured.bind(_run(captured, ran))
-    report = _report(captured, judged, target_chip, cost, ops, options)
+    report = _report(captured, judged, aim, chip, cost, ops, options)
     if here and options.measure and ran is not None and not captured.abstract:
         if captured.traced.jaxpr.effects:
             report = replace(report, notes=(*report.notes, _HAS_EFFECTS))
@@ -151,7 +154,7 @@ def analyze(captured: Captured, options: Options) -> Analysis:
         report = replace(report, notes=(*report.notes, _ONCE.format(captured.once)))
     report = replace(report, notes=(*_warnings(report, captured), *report.notes))
     if options.advise:
-        report = replace(report, advice=advise(_situation(report, captured, judged, options)))
+        report = replace(report, advice=advise(situation(report, captured, judged, aim, options.batch)))
     return Analysis(report=report, value=value, shows_value=captured.shows_last and value is not None)
 
 
@@ -171,13 +174,6 @@ def _chip_here() -> Chip:
             "Describe it in a TOML file and load that with jaxscale_magic.load_chips(path)."
         )
     return found
-
-
-def _count(compiled: CompiledModule, captured: Captured) -> tuple[Cost, tuple[OpCost, ...]]:
-    module = read_module(compiled.module)
-    if compiled.fused:
-        return count_module(module, captured.files)
-    return count_module(module, captured.files, fused_traffic())
 
 
 def _run(captured: Captured, compiled: CompiledModule | None) -> Any:
@@ -212,22 +208,23 @@ def _spared(captured: Captured) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 def _report(
     captured: Captured,
-    compiled: CompiledModule,
+    judged: Judged,
+    aim: Aim | None,
     chip: Chip,
     cost: Cost,
     ops: tuple[OpCost, ...],
     options: Options,
 ) -> RooflineReport:
-    here = options.on is None
-    notes = list(cost.notes)
+    here, compiled = aim is None, judged.module
+    notes = [*cost.notes, *judged.notes]
     if captured.abstract:
         notes.append("Not run: some inputs are shapes without numbers; results land as shapes too.")
     elif not here:
         unheeded = " -n and -r do nothing here." if options.loops or options.repeats else ""
         notes.append(f"Not timed: no {chip.title} is here. The program itself ran here once.{unheeded}")
-    if not here and _devices_of(captured) > 1:
+    if not here and compiled.devices == 1 and devices_of(captured.leaves) > 1:
         notes.append(
-            f"Its inputs are sharded over {_devices_of(captured)} devices here; one {chip.title} is looked at."
+            f"Its inputs are sharded over {devices_of(captured.leaves)} devices here; one {chip.title} is looked at."
         )
     device = chip.per_device()
     fit = None
@@ -237,7 +234,7 @@ def _report(
     return RooflineReport(
         title=captured.title,
         target=Target(
-            name=chip.name,
+            name=chip.name if aim is None else aim.name,
             chip=chip,
             devices=compiled.devices,
             compiler=compiled.compiler,
@@ -251,11 +248,6 @@ def _report(
         notes=tuple(notes),
         source_lines=captured.source_lines,
     )
-
-
-def _devices_of(captured: Captured) -> int:
-    """How many devices the inputs lie on."""
-    return max((len(leaf.devices()) for leaf in captured.leaves if isinstance(leaf, jax.Array)), default=1)
 
 
 def _timed(
@@ -317,47 +309,3 @@ def _folded(report: RooflineReport) -> bool:
     reads_nothing = cost.min_hbm_bytes <= cost.output_bytes
     only_copies = all(op.opcode in ("copy", "constant") for op in report.module_ops)
     return cost.total_flops == 0 and not cost.unmodelled and reads_nothing and only_copies
-
-
-def _specs(captured: Captured) -> tuple[jax.ShapeDtypeStruct, ...]:
-    """Shape and dtype of each flat input."""
-    return tuple(jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in captured.traced.jaxpr.jaxpr.invars)
-
-
-def _situation(report: RooflineReport, captured: Captured, compiled: CompiledModule, options: Options) -> Situation:
-    specs = _specs(captured)
-    deadline = time.perf_counter() + ADVICE_SECONDS
-    left = ADVICE_COMPILES
-
-    def priced(trace: Callable[[], Any]) -> Verdict | None:
-        nonlocal left
-        if left == 0 or time.perf_counter() + compiled.seconds > deadline:
-            return None
-        left -= 1
-        try:
-            traced, title = trace(), report.target.chip.title
-            again = compile_here(traced) if compiled.fused else compile_standing_in(traced, title)
-            cost, ops = _count(again, captured)
-        except Exception:  # the program does not trace or compile at this size or dtype: nothing to advise
-            return None
-        return price(cost, ops, report.target.chip)
-
-    def reprice(changed: Sequence[Any]) -> Verdict | None:
-        retrace = captured.retrace
-        return priced(lambda: retrace(changed)) if retrace is not None else None
-
-    def store(narrow: Mapping[int, Any]) -> Verdict | None:
-        program = with_narrow_inputs(captured.traced.jaxpr, {k: specs[k].dtype for k in narrow})
-        changed = [jax.ShapeDtypeStruct(s.shape, narrow.get(k, s.dtype)) for k, s in enumerate(specs)]
-        return priced(lambda: jax.jit(program).trace(*changed))
-
-    return Situation(
-        cost=report.cost,
-        verdict=report.verdict,
-        measured=report.measured,
-        names=captured.names,
-        specs=specs,
-        batch=find_batch(captured, specs, options.batch),
-        reprice=reprice,
-        store=store,
-    )

@@ -43,7 +43,7 @@ class Batch:
 
 def _resized(spec: jax.ShapeDtypeStruct, dim: int, size: int) -> jax.ShapeDtypeStruct:
     shape = (*spec.shape[:dim], size, *spec.shape[dim + 1 :])
-    return jax.ShapeDtypeStruct(shape, spec.dtype)
+    return jax.ShapeDtypeStruct(shape, spec.dtype, sharding=spec.sharding)
 
 
 def named_dimension(wanted: str, names: Sequence[str], specs: Sequence[jax.ShapeDtypeStruct]) -> tuple[int, int]:

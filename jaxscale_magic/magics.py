@@ -29,13 +29,18 @@ class RooflineMagics(Magics):
 
     @no_var_expand
     @magic_arguments()
-    @argument("--on", metavar="CHIP", help="the chip to hold it against: v5e, v5p, h100, ...; default: this machine")
+    @argument(
+        "--on",
+        metavar="CHIP",
+        help="the chip or slice to hold it against: v5e, v5p:4x4x4, h100:8, ...; default: this machine",
+    )
     @argument("-n", dest="loops", type=int, metavar="N", help="calls a timing sample (default: chosen)")
     @argument("-r", dest="repeats", type=int, metavar="R", help="timing samples (default: chosen)")
     @argument("--budget", type=float, default=2.0, metavar="S", help="seconds that timing may take (default: 2)")
     @argument("--batch", metavar="NAME", help="what counts as the batch: x, or x[1] for its second dimension")
     @argument("--no-measure", action="store_true", help="analyse and run once, without timing")
     @argument("--no-advice", action="store_true", help="do not look for what would help")
+    @argument("--stand-in", action="store_true", help="let the CPU compiler stand in for another chip's own")
     @argument("-q", dest="quiet", action="store_true", help="show no report")
     @argument("-o", dest="output", action="store_true", help="return the report, as the cell's value")
     @argument("-v", dest="variable", metavar="VAR", help="keep the report in a variable")
@@ -159,6 +164,7 @@ def _checked(asked: Any) -> Any:
         budget=asked.budget,
         batch=asked.batch,
         advise=not asked.no_advice,
+        stand_in=asked.stand_in,
     )
 
 

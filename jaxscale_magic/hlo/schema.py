@@ -84,6 +84,12 @@ MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
         "iota_reshape_dims": (3, "*int64"),
         "iota_transpose_perm": (4, "*int32"),
     },
+    "MeshAxis": {"name": (1, "string"), "size": (2, "int64")},
+    "IotaDevices": {"reshape_dims": (1, "*int64"), "transpose_perm": (2, "*int32")},
+    "Mesh": {"axes": (1, "*MeshAxis"), "device_ids": (2, "*int64"), "iota_device_ids": (3, "IotaDevices")},
+    "SubAxis": {"pre_size": (1, "int64"), "size": (2, "int64")},
+    "AxisRef": {"mesh_axis_index": (1, "int64"), "sub_axis_info": (2, "SubAxis")},
+    "MeshReplicaGroups": {"mesh": (1, "Mesh"), "axes": (2, "*AxisRef")},
     "CollectiveDeviceList": {
         "replica_groups": (1, "*ReplicaGroup"),
         "iota_replica_group_list": (2, "IotaReplicaGroups"),
@@ -118,6 +124,8 @@ MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
         "batch_group_count": (58, "int64"),
         "comparison_direction": (63, "string"),
         "collective_device_list": (87, "CollectiveDeviceList"),
+        "iota_replica_groups": (92, "IotaReplicaGroups"),
+        "mesh_replica_groups": (93, "MeshReplicaGroups"),
         "ragged_dot_dimension_numbers": (90, "RaggedDotDimensions"),
     },
     "Computation": {
