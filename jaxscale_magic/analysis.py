@@ -282,7 +282,8 @@ def _warnings(report: RooflineReport, captured: Captured) -> list[str]:
     """What a reader must know before any figure: dead or folded code, a bound that was beaten."""
     notes = []
     written = useful_flops(captured.traced.jaxpr)
-    done = report.cost.work.matrix_flops * report.target.devices
+    # Vector work too: a product of two vectors is compiled to a multiplication and a sum.
+    done = report.cost.total_flops * report.target.devices
     if _folded(report):
         notes.append(
             "Nothing is left to run: the compiler computed the result while compiling (constant folding), or "

@@ -99,16 +99,17 @@ class Verdict:
 
 
 def compute_time(work: Work, chip: Chip) -> float | None:
-    """Seconds the busier of matrix and vector unit needs; None where a dtype has no peak.
+    """Seconds the busier of matrix and vector unit needs; None where no peak says how long its work takes.
 
-    Raises nothing: an unknown peak is absent, never zero.
+    Vector work beside products is left out where the vector unit has no published peak.
     """
     try:
         matrix = sum(n / chip.peak_flops(dtype) for dtype, n in work.flops.items())
     except ChipError:
         return None
-    vector = work.vector_flops / chip.vector_flops.value if chip.vector_flops else 0.0
-    return max(matrix, vector)
+    if chip.vector_flops is None:
+        return None if work.vector_flops and not work.flops else matrix
+    return max(matrix, work.vector_flops / chip.vector_flops.value)
 
 
 def memory_time(nbytes: int, chip: Chip, working_set: int | None = None) -> float:
@@ -183,7 +184,9 @@ def price(cost: Cost, ops: Sequence[OpCost], chip: Chip) -> Verdict:
     """What limits the program on `chip` (figures per JAX device), and each instruction and line of it."""
     device = chip.per_device()
     size = cost.min_hbm_bytes
-    compute = compute_time(cost.work, device)
+    # Where a part of the work is not counted and the rest is nothing, there is no time to tell.
+    uncounted = bool(cost.unmodelled) and not cost.total_flops
+    compute = None if uncounted else compute_time(cost.work, device)
     memory = memory_time(cost.hbm_bytes, device, size)
     min_memory = memory_time(cost.min_hbm_bytes, device, size)
     comms = _comms_time(cost)
@@ -210,7 +213,7 @@ def price(cost: Cost, ops: Sequence[OpCost], chip: Chip) -> Verdict:
         times=times,
         bound=bound_of(compute, memory, comms),
         min_bound=bound_of(compute, min_memory, comms),
-        intensity=cost.total_flops / cost.hbm_bytes if cost.hbm_bytes else None,
+        intensity=None if uncounted or not cost.hbm_bytes else cost.total_flops / cost.hbm_bytes,
         ridge=_ridge(cost, compute, memory),
         ops=_ranked(priced_ops, op_seconds),
         lines=_ranked(priced_lines, op_seconds),
@@ -253,6 +256,11 @@ def _unpriced(cost: Cost, chip: Chip) -> list[str]:
             f"Communication time is absent: {runs} collectives run, and no network is priced for this target. "
             "The bound is between compute and memory only."
         )
-    if cost.vector_flops and chip.vector_flops is None:
+    if cost.unmodelled and not cost.total_flops:
+        names = ", ".join(dict.fromkeys(each.name for each in cost.unmodelled))
+        notes.append(f"Compute time is absent: nobody knows how many FLOPs {names} takes.")
+    if cost.vector_flops and chip.vector_flops is None and not cost.flops:
+        notes.append(f"Compute time is absent: no vector peak is published for {chip.title}.")
+    elif cost.vector_flops and chip.vector_flops is None:
         notes.append(f"No vector peak is published for {chip.title}: elementwise FLOPs cost no time here.")
     return notes

@@ -113,25 +113,37 @@ def multiplied_dtype(instruction: Instruction, left: Shape, right: Shape) -> str
     return wider.dtype + _PRECISION_SUFFIX.get(asked, "")
 
 
-def _product(instruction: Instruction, left: Shape, right: Shape, multiply_adds: int) -> Work:
+def _product(instruction: Instruction, computation: Computation, multiply_adds: int) -> Work:
+    left, right = (_before_widening(instruction, computation.operand(instruction, k), computation) for k in (0, 1))
     each = 8 if left.is_complex or right.is_complex else 2
     return Work(flops={multiplied_dtype(instruction, left, right): each * multiply_adds})
+
+
+def _before_widening(product: Instruction, operand: Instruction, computation: Computation) -> Shape:
+    """The shape of an operand, before jax widened it where it did so itself.
+
+    For a CPU, which cannot multiply some narrow dtypes, jax lowers a product to converts and a wide product, all
+    under the product's own op name; a convert that the user wrote has a name of its own.
+    """
+    shape = operand.shape
+    while operand.opcode in ("bitcast", "copy", "reshape", "transpose"):
+        operand = computation.operand(operand, 0)
+    own = operand.opcode == "convert" and operand.proto.metadata.op_name == product.proto.metadata.op_name != ""
+    return computation.operand(operand, 0).shape if own else shape
 
 
 @rule("dot")
 def _dot(instruction: Instruction, computation: Computation, module: Module) -> Work:
     left = computation.operand(instruction, 0).shape
-    right = computation.operand(instruction, 1).shape
     contracted = instruction.proto.dot_dimension_numbers.lhs_contracting_dimensions
     depth = math.prod(left.dims[d] for d in contracted)
-    return _product(instruction, left, right, instruction.shape.size * depth)
+    return _product(instruction, computation, instruction.shape.size * depth)
 
 
 @rule("ragged-dot")
 def _ragged_dot(instruction: Instruction, computation: Computation, module: Module) -> Work:
     # Every row of the ragged side meets one group, however the groups are cut.
     left = computation.operand(instruction, 0).shape
-    right = computation.operand(instruction, 1).shape
     ragged = instruction.proto.ragged_dot_dimension_numbers
     contracted = ragged.dot_dimension_numbers.lhs_contracting_dimensions
     depth = math.prod(left.dims[d] for d in contracted)
@@ -139,7 +151,7 @@ def _ragged_dot(instruction: Instruction, computation: Computation, module: Modu
     if set(ragged.lhs_ragged_dimensions) & set(contracted):
         groups = computation.operand(instruction, 2).shape.size
         size //= groups or 1  # each group contracts its own share of the depth
-    return _product(instruction, left, right, size * depth)
+    return _product(instruction, computation, size * depth)
 
 
 def taps_on_elements(
@@ -199,7 +211,7 @@ def _convolution(instruction: Instruction, computation: Computation, module: Mod
     features = out.dims[numbers.output_feature_dimension]
     # The kernel's input features are those of one group already; a batch group contracts a share of the batch.
     depth = right.dims[numbers.kernel_input_feature_dimension]
-    return _product(instruction, left, right, batch * features * depth * spatial)
+    return _product(instruction, computation, batch * features * depth * spatial)
 
 
 def reducer_flops(computations: Sequence[Computation]) -> int:
@@ -312,7 +324,7 @@ def _cholesky(instruction: Instruction, computation: Computation, module: Module
 @rule("triangular-solve")
 def _triangular_solve(instruction: Instruction, computation: Computation, module: Module) -> Work:
     a, b = (computation.operand(instruction, k).shape for k in (0, 1))
-    return _product(instruction, a, b, b.size * a.dims[-1] // 2)
+    return _product(instruction, computation, b.size * a.dims[-1] // 2)
 
 
 def factorization_work(kind: str, shape: Shape) -> Work:

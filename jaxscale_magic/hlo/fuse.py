@@ -6,11 +6,22 @@ are computed where their result is used; what is left moves through main memory.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 from jaxscale_magic.hlo.flops import ARITHMETIC, TRANSCENDENTAL
 from jaxscale_magic.hlo.graph import HBM, Computation, Instruction, Module
-from jaxscale_magic.hlo.traffic import FREE, IN_PLACE, PARTIAL, instruction_bytes, updated_part
+from jaxscale_magic.hlo.traffic import (
+    FREE,
+    IN_PLACE,
+    LARGE_CONSTANT,
+    PARTIAL,
+    instruction_bytes,
+    updated_part,
+)
+
+#: Slices of one value, alike in size, that a kernel is followed through.
+_MOST_PARTS = 64
 
 Traffic = Callable[[Instruction, Computation, Module], int]
 
@@ -136,15 +147,17 @@ class _Plan:
         """Stored values that the kernel reads: id -> bytes, at most all of each."""
         reads: dict[int, int] = {}
         pending: list[tuple[Instruction, int | None]] = []
-        seen: set[tuple[int, int | None]] = set()
+        seen: Counter[tuple[int, int | None]] = Counter()
         self._operands(kernel, None, pending)
         while pending:
             value, limit = pending.pop()
-            if (value.id, limit) in seen:
+            # Two slices of one size read two parts of a value; the whole of it is read once.
+            if seen[value.id, limit] >= (1 if limit is None else _MOST_PARTS):
                 continue
-            seen.add((value.id, limit))
+            seen[value.id, limit] += 1
             if value.id in self._stored and self._epilogue_of.get(value.id) != kernel.id:
-                if value.opcode != "constant" and value.shape.memory_space == HBM:
+                small = value.opcode == "constant" and value.shape.nbytes < LARGE_CONSTANT
+                if not small and value.shape.memory_space == HBM:
                     whole = value.shape.nbytes
                     part = whole if limit is None else min(whole, -(-limit * value.shape.bits // 8))
                     reads[value.id] = min(whole, reads.get(value.id, 0) + part)

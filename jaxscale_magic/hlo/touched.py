@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from jaxscale_magic.hlo.graph import Computation, Instruction, Module, Shape
-from jaxscale_magic.hlo.traffic import IN_PLACE, PARTIAL, VIEWS, updated_part
+from jaxscale_magic.hlo.traffic import IN_PLACE, PARTIAL, VIEWS, large_constants, updated_part
 from jaxscale_magic.hlo.trips import loop_body, loop_condition
 
 Trips = Callable[[Instruction, Computation], int]
@@ -35,7 +35,45 @@ def compulsory_bytes(module: Module, trips: Trips) -> int:
             read += sum(reader.read(parameter, k, part, top, _DEPTH) for k, part in enumerate(parameter.shape.elements))
         else:
             read += reader.read(parameter, None, parameter.shape, top, _DEPTH)
-    return read + sum(_written(module, path, shape, trips) for path, shape in _leaves(module.entry.root.shape))
+    for computation in module.computations.values():
+        if not computation.is_fusion:
+            place = top if computation.id == module.entry.id else _Frame(computation)
+            for constant in large_constants(computation):
+                read += reader.read(constant, None, constant.shape, place, _DEPTH)
+    return read + _results(module, trips)
+
+
+def _results(module: Module, trips: Trips) -> int:
+    """Bytes written of all results. One that is handed out twice is written once, an argument handed on never is."""
+    root = module.entry.root
+    seen: set[tuple[int, int | None]] = set()
+    total = 0
+    for path, shape in _leaves(root.shape):
+        if len(path) < 2:
+            maker = _maker(module.entry, root, path[0] if path else None)
+            if maker in seen or module.entry.instructions[maker[0]].opcode == "parameter":
+                continue
+            seen.add(maker)
+        total += _written(module, path, shape, trips)
+    return total
+
+
+def _makes(module: Module, element: int | None) -> Instruction:
+    """The instruction that makes a result of the program."""
+    return module.entry.instructions[_maker(module.entry, module.entry.root, element)[0]]
+
+
+def _maker(computation: Computation, value: Instruction, element: int | None) -> tuple[int, int | None]:
+    """The instruction that makes a result, and which element of it: behind tuples and copies."""
+    while True:
+        if value.opcode == "tuple" and element is not None:
+            value, element = computation.operand(value, element), None
+        elif value.opcode == "get-tuple-element" and element is None:
+            value, element = computation.operand(value, 0), value.proto.tuple_index
+        elif value.opcode == "copy":
+            value = computation.operand(value, 0)
+        else:
+            return value.id, element
 
 
 def _leaves(shape: Shape, path: tuple[int, ...] = ()) -> list[tuple[tuple[int, ...], Shape]]:
@@ -76,8 +114,11 @@ class _Reader:
     def _at_root(self, element: int | None, shape: Shape, frame: _Frame, depth: int) -> int:
         """The value leaves its computation as element `element` of the result."""
         if frame.caller is None or frame.outer is None:
-            # A result of the program: read to be copied out, unless it is a donated argument's own buffer.
-            return 0 if (() if element is None else (element,)) in self._module.aliases else shape.nbytes
+            # A result of the program: read to be copied out, unless it is a donated argument's own buffer, or an
+            # argument that is only handed on.
+            path = () if element is None else (element,)
+            handed_on = _makes(self._module, element).opcode == "parameter"
+            return 0 if handed_on or path in self._module.aliases else shape.nbytes
         if frame.caller.opcode == "while":
             return 0  # `_loop` follows what comes out of a loop
         return self.read(frame.caller, element, shape, frame.outer, depth)

@@ -52,6 +52,15 @@ PARTIAL: dict[str, Callable[[Instruction, Computation], int]] = {
 IN_PLACE = {"dynamic-update-slice": 1, "scatter": 2}
 
 
+#: Constants from this size up lie in memory and are read from there; smaller ones come with the code.
+LARGE_CONSTANT = 1024
+
+
+def large_constants(computation: Computation) -> list[Instruction]:
+    """The constants of a computation that are read like arguments."""
+    return [i for i in computation if i.opcode == "constant" and i.shape.nbytes >= LARGE_CONSTANT]
+
+
 def instruction_bytes(instruction: Instruction, computation: Computation, module: Module) -> int:
     """HBM bytes of running `instruction` once, as part of a scheduled (not fused) computation."""
     opcode = instruction.opcode

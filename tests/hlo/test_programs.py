@@ -14,6 +14,7 @@ import pytest
 from jaxscale_magic.hlo.count import count_module
 from jaxscale_magic.hlo.fuse import fused_traffic
 from jaxscale_magic.hlo.read import read_module
+from jaxscale_magic.jax_internals import module_bytes
 from jaxscale_magic.targets.compile import compile_here, compile_standing_in
 from jaxscale_magic.useful_flops import useful_flops
 
@@ -290,3 +291,48 @@ def test_lines_add_up_to_the_whole():
             by_line[source.text] = by_line.get(source.text, 0) + work.matrix_flops
     assert by_line["h = x @ w"] == by_line["return jnp.tanh(h) @ w"] == 2 * 64**3
     assert sum(work.hbm_bytes for op in ops for _, work in op.lines) == cost.hbm_bytes
+
+
+def _cost(function, *args, donate=()):
+    compiled = jax.jit(function, donate_argnums=donate).lower(*args).compile()
+    return count_module(read_module(module_bytes(compiled)))[0]
+
+
+def test_an_array_that_a_function_closes_over_is_read():
+    # 4 KB of x, 4 MiB of weights inside the function, 4 KB of result.
+    weights = jax.random.normal(jax.random.key(0), (1024, 1024))
+    cost = _cost(lambda x: x @ weights, jax.ShapeDtypeStruct((1, 1024), jnp.float32))
+    assert cost.min_hbm_bytes == 4 * (1024 + 1024**2 + 1024)
+    assert cost.hbm_bytes >= cost.min_hbm_bytes
+
+
+def test_results_are_counted_once_and_arguments_handed_on_never():
+    x = jax.ShapeDtypeStruct((1024,), jnp.float32)
+
+    def same(x):
+        z = x + 1
+        return z, z
+
+    assert _cost(same, x).min_hbm_bytes == 2 * 4096  # x in, z out
+    assert _cost(lambda x: (x, x + 1), x).min_hbm_bytes == 2 * 4096
+    assert _cost(lambda x: x, x).min_hbm_bytes == 0
+
+
+def test_slices_of_one_size_are_parts_of_their_own():
+    # Three thirds of h are read: all of it, once. As stand-in, where the fusion is modelled.
+    h = jax.ShapeDtypeStruct((1024, 1536), jnp.float32)
+    traced = jax.jit(lambda h: h[:, :512] * h[:, 512:1024] + h[:, 1024:]).trace(h)
+    cost, _ = count_module(read_module(compile_standing_in(traced, "a chip").module), (), fused_traffic())
+    assert cost.hbm_bytes == 4 * (1024 * 1536 + 1024 * 512)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "wide", "counted"),
+    [(jnp.float8_e4m3fn, jnp.float32, "f8e4m3fn"), (jnp.int8, jnp.int32, "s8"), (jnp.bfloat16, jnp.float32, "bf16")],
+)
+def test_products_are_counted_by_what_is_multiplied(dtype, wide, counted):
+    traced = jax.jit(lambda a, b: jnp.einsum("bd,bdf->bf", a, b, preferred_element_type=wide)).trace(
+        jax.ShapeDtypeStruct((8, 64), dtype), jax.ShapeDtypeStruct((8, 64, 32), dtype)
+    )
+    cost, _ = count_module(read_module(compile_standing_in(traced, "a chip").module), (), fused_traffic())
+    assert cost.flops == {counted: 2 * 8 * 64 * 32}
