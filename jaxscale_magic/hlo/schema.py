@@ -66,6 +66,10 @@ MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
         "s64s": (5, "*int64"),
         "u32s": (6, "*uint32"),
         "u64s": (7, "*uint64"),
+        "f32s": (8, "*float"),
+        "f64s": (9, "*double"),
+        "f16s": (11, "bytes"),
+        "bf16s": (13, "bytes"),
         "s8s": (15, "bytes"),
         "u16s": (16, "bytes"),
         "s16s": (17, "bytes"),
@@ -189,7 +193,17 @@ MESSAGES["StructuralInstruction"] = {
 MESSAGES["StructuralComputation"] = {"instructions": (2, "*StructuralInstruction"), "root_id": (6, "int32")}
 MESSAGES["StructuralModule"] = {"computations": (3, "*StructuralComputation")}
 
-_SCALARS = {"bool": 8, "string": 9, "bytes": 12, "int32": 5, "int64": 3, "uint32": 13, "uint64": 4}
+_SCALARS = {
+    "double": 1,
+    "float": 2,
+    "bool": 8,
+    "string": 9,
+    "bytes": 12,
+    "int32": 5,
+    "int64": 3,
+    "uint32": 13,
+    "uint64": 4,
+}
 _MESSAGE, _OPTIONAL, _REPEATED = 11, 1, 3
 _PACKAGE = "jaxscale_magic.xla"
 

@@ -1,15 +1,21 @@
 """How often a while loop runs: stated by the compiler, or derived from start, step and condition.
 
 XLA:CPU and XLA:GPU print `known_trip_count`. XLA:TPU does not: there the counter is found in the condition's
-compare, its start in the loop's operand, its step in the body.
+compare, its start in the loop's operand, its step in the body. A counter that does not go by equal steps is followed
+step by step (`scalars.py`).
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from jaxscale_magic.hlo.graph import Computation, Instruction, Module
+from jaxscale_magic.hlo.scalars import NotDerivable, Scope, Tape, literal_value
 
 #: Opcodes that hand their only operand on unchanged.
 _TRANSPARENT = frozenset({"copy", "bitcast", "reshape", "copy-start", "copy-done", "convert", "optimization-barrier"})
@@ -17,6 +23,8 @@ _FLIPPED = {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE", "NE": "NE", "EQ": "E
 _NEGATED = {"LT": "GE", "LE": "GT", "GT": "LE", "GE": "LT", "NE": "EQ", "EQ": "NE"}
 #: No nest of fusions, calls and tuples in a real module is deeper.
 _DEPTH = 64
+#: Scalar operations that following one loop may take: about a second.
+_STEPS_FOLLOWED = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,22 +35,16 @@ class Linear:
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Scope:
-    """A computation with what its parameters stand for: the caller's instruction in the caller's scope."""
-
-    computation: Computation
-    caller: Instruction | None = None
-    outer: _Scope | None = None
-
-
 def trip_count(loop: Instruction, computation: Computation, module: Module) -> int | None:
     """Executions of the body of `loop` (an instruction of `computation`); None where data decides."""
-    stated = _stated(loop)
-    return stated if stated is not None else _derived(loop, computation, module)
+    for way in (_stated, _derived, _followed):
+        count = way(loop, computation, module)
+        if count is not None:
+            return count
+    return None
 
 
-def _stated(loop: Instruction) -> int | None:
+def _stated(loop: Instruction, computation: Computation, module: Module) -> int | None:
     config = loop.proto.backend_config
     if b"known_trip_count" not in config:
         return None
@@ -56,7 +58,7 @@ def _derived(loop: Instruction, computation: Computation, module: Module) -> int
     body, condition = _body_and_condition(loop, module)
     if body is None or condition is None:
         return None
-    found = _compare(_Scope(condition), condition.root, module)
+    found = _compare(Scope(condition), condition.root, module)
     if found is None:
         return None
     left, direction, right = found
@@ -118,13 +120,13 @@ def loop_condition(loop: Instruction, module: Module) -> Computation | None:
     return _body_and_condition(loop, module)[1]
 
 
-def _compare(scope: _Scope, instruction: Instruction, module: Module) -> tuple[Linear, str, Linear] | None:
+def _compare(scope: Scope, instruction: Instruction, module: Module) -> tuple[Linear, str, Linear] | None:
     """The comparison that decides the loop, as (left, direction, right) in the loop's own state."""
     negate = False
     for _ in range(_DEPTH):
         if instruction.opcode == "fusion" or instruction.opcode == "call":
             called = module.computations[instruction.called[0]]
-            scope, instruction = _Scope(called, instruction, scope), called.root
+            scope, instruction = Scope(called, instruction, scope), called.root
         elif instruction.opcode in _TRANSPARENT:
             instruction = scope.computation.operand(instruction, 0)
         elif instruction.opcode == "not":
@@ -140,14 +142,14 @@ def _compare(scope: _Scope, instruction: Instruction, module: Module) -> tuple[L
     return None
 
 
-def _linear(scope: _Scope, instruction: Instruction, module: Module, depth: int) -> Linear | None:
+def _linear(scope: Scope, instruction: Instruction, module: Module, depth: int) -> Linear | None:
     """`instruction`'s value as a `Linear` in the state of the loop, or None."""
     if depth == 0:
         return None
     computation, opcode = scope.computation, instruction.opcode
     if opcode == "constant":
-        value = constant_value(instruction)
-        return None if value is None else Linear(None, value)
+        value = literal_value(instruction)
+        return Linear(None, int(value)) if value is not None and value.dtype.kind in "iu" else None
     if opcode in _TRANSPARENT:
         return _linear(scope, computation.operand(instruction, 0), module, depth - 1)
     if opcode in ("add", "subtract"):
@@ -158,7 +160,7 @@ def _linear(scope: _Scope, instruction: Instruction, module: Module, depth: int)
         return Linear(None, -inner.offset) if inner is not None and inner.slot is None else None
     if opcode in ("fusion", "call") and not instruction.shape.elements:
         called = module.computations[instruction.called[0]]
-        return _linear(_Scope(called, instruction, scope), called.root, module, depth - 1)
+        return _linear(Scope(called, instruction, scope), called.root, module, depth - 1)
     if opcode == "parameter" and scope.caller is not None and scope.outer is not None:
         argument = scope.outer.computation.operand(scope.caller, instruction.proto.parameter_number)
         return _linear(scope.outer, argument, module, depth - 1)
@@ -167,7 +169,7 @@ def _linear(scope: _Scope, instruction: Instruction, module: Module, depth: int)
     return None
 
 
-def _element(scope: _Scope, maker: Instruction, index: int, module: Module, depth: int) -> Linear | None:
+def _element(scope: Scope, maker: Instruction, index: int, module: Module, depth: int) -> Linear | None:
     """Element `index` of the tuple that `maker` makes."""
     if maker.opcode == "parameter":
         if scope.caller is None or scope.outer is None:
@@ -178,7 +180,7 @@ def _element(scope: _Scope, maker: Instruction, index: int, module: Module, dept
         return _linear(scope, scope.computation.operand(maker, index), module, depth - 1)
     if maker.opcode == "fusion":
         called = module.computations[maker.called[0]]
-        return _element(_Scope(called, maker, scope), called.root, index, module, depth - 1)
+        return _element(Scope(called, maker, scope), called.root, index, module, depth - 1)
     if maker.opcode in _TRANSPARENT:
         return _element(scope, scope.computation.operand(maker, 0), index, module, depth - 1)
     return None
@@ -194,26 +196,11 @@ def _combine(left: Linear | None, right: Linear | None, sign: int) -> Linear | N
     return None
 
 
-def constant_value(instruction: Instruction) -> int | None:
-    """The value of a scalar integer constant, or None."""
-    shape, literal = instruction.shape, instruction.proto.literal
-    if shape.dims or shape.elements:
-        return None
-    match shape.dtype:
-        case "s32" | "s64" | "u32" | "u64":
-            values = getattr(literal, shape.dtype + "s")
-            return int(values[0]) if values else None
-        case "s8" | "s16" | "u8" | "u16":
-            data = getattr(literal, shape.dtype + "s")
-            return int.from_bytes(data, "little", signed=shape.dtype[0] == "s") if data else None
-    return None
-
-
 def _step(side: Linear, body: Computation, module: Module) -> int | None:
     """How much a side of the comparison changes each trip: 0 for a constant or an unchanged element."""
     if side.slot is None:
         return 0
-    after = _element(_Scope(body), body.root, side.slot, module, _DEPTH)
+    after = _element(Scope(body), body.root, side.slot, module, _DEPTH)
     if after is None or after.slot != side.slot:
         return None
     return after.offset
@@ -223,7 +210,42 @@ def _initial(side: Linear, loop: Instruction, computation: Computation, module: 
     """The value of a side of the comparison before the first trip."""
     if side.slot is None:
         return side.offset
-    start = _element(_Scope(computation), computation.operand(loop, 0), side.slot, module, _DEPTH)
+    start = _element(Scope(computation), computation.operand(loop, 0), side.slot, module, _DEPTH)
     if start is None or start.slot is not None:
         return None
     return start.offset + side.offset
+
+
+def _followed(loop: Instruction, computation: Computation, module: Module) -> int | None:
+    """The count by running the loop's own scalars: for counters that double, count in floats or stop on two tests."""
+    body, condition = _body_and_condition(loop, module)
+    if body is None or condition is None:
+        return None
+    tape = Tape(module)
+    try:
+        goes_on = tape.scalar(Scope(condition), condition.root)
+        scope = Scope(body)
+        following: dict[int, int] = {}
+        while missing := [slot for slot in tape.slots if slot not in following]:
+            for slot in missing:
+                following[slot] = tape.element(scope, body.root, slot)
+        beginning = Tape(module)
+        outside = Scope(computation)
+        first = {slot: beginning.element(outside, computation.operand(loop, 0), slot) for slot in tape.slots}
+        if beginning.slots:  # the loop itself stands in a loop, whose state decides
+            return None
+        with np.errstate(all="ignore"):
+            values = beginning.run({})
+            return _count_trips(tape, goes_on, following, {slot: values[step] for slot, step in first.items()})
+    except (NotDerivable, ArithmeticError, TypeError, ValueError):
+        return None
+
+
+def _count_trips(tape: Tape, goes_on: int, following: Mapping[int, int], state: dict[int, Any]) -> int | None:
+    """Trips until the condition fails; None where that takes longer than following it is worth."""
+    for trips in range(_STEPS_FOLLOWED // max(len(tape), 1)):
+        values = tape.run(state)
+        if not values[goes_on]:
+            return trips
+        state = {slot: values[step] for slot, step in following.items()}
+    return None

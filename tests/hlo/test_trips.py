@@ -6,6 +6,7 @@ import pytest
 
 from jaxscale_magic.hlo.count import count_module
 from jaxscale_magic.hlo.read import read_module
+from jaxscale_magic.hlo.scalars import Scope, Tape
 from jaxscale_magic.hlo.trips import count_steps, trip_count
 from jaxscale_magic.jax_internals import module_bytes, text_to_module_bytes
 
@@ -104,3 +105,78 @@ def test_nested_loops_multiply():
     compiled = jax.jit(nested).lower(jax.ShapeDtypeStruct((16, 16), jnp.float32)).compile()
     cost, _ = count_module(read_module(module_bytes(compiled)))
     assert cost.flops == {"f32": 15 * 2 * 16**3}
+
+
+def _dots_in(loop, *args):
+    """FLOPs of a compiled loop of 16³ products (8192 each), as a count of its trips."""
+    compiled = jax.jit(loop).lower(jax.ShapeDtypeStruct((16, 16), jnp.float32), *args).compile()
+    cost, _ = count_module(read_module(module_bytes(compiled)))
+    assert cost.notes == ()
+    return cost.flops["f32"] / 8192
+
+
+def _counting(start, goes_on, step):
+    """A loop with a counter of its own beside the array."""
+
+    def loop(x):
+        return jax.lax.while_loop(lambda c: goes_on(c[0]), lambda c: (step(c[0]), c[1] @ c[1]), (start, x))[1]
+
+    return loop
+
+
+@pytest.mark.parametrize(
+    ("start", "goes_on", "step", "trips"),
+    [
+        # 1, 2, 4, ..., 512: ten values below 1000.
+        (jnp.int32(1), lambda i: i < 1000, lambda i: i * 2, 10),
+        # 1000, 500, 250, 125, 62, 31, 15, 7, 3, 1: ten values above 0.
+        (jnp.int32(1000), lambda i: i > 0, lambda i: i // 2, 10),
+        # 27's Collatz sequence takes 111 steps to 1.
+        (jnp.int32(27), lambda i: i != 1, lambda i: jnp.where(i % 2 == 0, i // 2, 3 * i + 1), 111),
+        # Ten additions of f32(0.1) give 1.0000001, nine 0.9: 0, 0.1, ..., 0.9000001 are below 1.
+        (jnp.float32(0), lambda t: t < 1, lambda t: t + jnp.float32(0.1), 10),
+        # In f16, 2048 + 1 is 2048: 0, 64, ..., 1984.
+        (jnp.float16(0), lambda t: t < 2048, lambda t: t + jnp.float16(64), 32),
+        (jnp.bfloat16(1), lambda t: t < 100, lambda t: t * jnp.bfloat16(3), 5),  # 1, 3, 9, 27, 81
+        # u8 wraps round: 250, 251, ..., 255, 0.
+        (jnp.uint8(250), lambda i: i != 0, lambda i: i + jnp.uint8(1), 6),
+        ((jnp.int32(0), jnp.int32(0)), lambda c: (c[0] < 10) & (c[1] < 12), lambda c: (c[0] + 1, c[1] + 3), 4),
+    ],
+    ids=["doubling", "halving", "collatz", "f32", "f16", "bf16", "wrapping", "two-tests"],
+)
+def test_a_counter_of_unequal_steps_is_followed(start, goes_on, step, trips):
+    assert _dots_in(_counting(start, goes_on, step)) == trips
+
+
+def test_a_loop_that_goes_on_for_ever_is_counted_per_iteration():
+    loop = _counting(jnp.int32(1), lambda i: i > 0, lambda i: i ^ 2)
+    compiled = jax.jit(loop).lower(jax.ShapeDtypeStruct((16, 16), jnp.float32)).compile()
+    cost, _ = count_module(read_module(module_bytes(compiled)))
+    assert cost.flops == {"f32": 8192}
+    assert "per iteration" in cost.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("opcode", "left", "right", "value"),
+    [
+        ("divide", -7, 2, -3),  # towards zero
+        ("remainder", -7, 2, -1),  # the dividend's sign
+        ("maximum", -7, 2, 2),
+        ("shift-right-arithmetic", -7, 1, -4),
+        ("shift-right-arithmetic", -7, 40, -1),
+        ("shift-right-logical", -1, 28, 15),
+        ("shift-left", 3, 31, -(2**31)),
+        ("shift-left", 3, 32, 0),
+    ],
+)
+def test_integers_divide_and_shift_as_xla_does(opcode, left, right, value):
+    text = f"""HloModule m
+ENTRY main {{
+  a = s32[] constant({left})
+  b = s32[] constant({right})
+  ROOT c = s32[] {opcode}(a, b)
+}}"""
+    module = read_module(text_to_module_bytes(text))
+    tape = Tape(module)
+    step = tape.scalar(Scope(module.entry), module.entry.root)
+    assert tape.run({})[step] == value
